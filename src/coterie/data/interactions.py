@@ -1,0 +1,80 @@
+"""The table that everything starts from: who touched which item, how, and when."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.errors import CoterieError
+
+IntArray = NDArray[np.int32]
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a synthetic set knows about itself."""
+
+    user_community: IntArray
+    item_community: IntArray
+    item_bias: FloatArray
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """Interactions with users and items numbered from 0; row order is the order of the source.
+
+    `ratings` is 1 where the source is implicit. `timestamps` is None where the source has none.
+    `split` names the part ("train", "validation", "test") of each row where the source gives one.
+    """
+
+    name: str
+    users: IntArray
+    items: IntArray
+    ratings: FloatArray
+    timestamps: NDArray[np.int64] | None
+    user_ids: tuple[str, ...]
+    item_ids: tuple[str, ...]
+    titles: tuple[str, ...] | None = None
+    categories: tuple[tuple[str, ...], ...] | None = None
+    split: NDArray[np.str_] | None = None
+    truth: Truth | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def n_users(self) -> int:
+        """Number of users in the numbering."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the numbering."""
+        return len(self.item_ids)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def user_number(self, user_id: str | int) -> int:
+        """Return the number of a user id as the source spells it."""
+        try:
+            return self.user_ids.index(str(user_id))
+        except ValueError:
+            raise CoterieError(
+                f"User '{user_id}' is not in {self.name}, which has {self.n_users:,} users "
+                f"(the first is '{self.user_ids[0]}')."
+            ) from None
+
+    def title(self, item: int) -> str:
+        """Return the title of an item number, or its id where no title is known."""
+        return self.titles[item] if self.titles else self.item_ids[item]
+
+    def fingerprint(self) -> str:
+        """Return a short digest of the rows; equal data gives an equal digest."""
+        digest = hashlib.sha256()
+        for array in (self.users, self.items, self.ratings, self.timestamps):
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Protocols, metrics, references and significance: a number is worth its protocol."""
