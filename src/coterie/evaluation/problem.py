@@ -12,6 +12,7 @@ from coterie.data.interactions import IntArray, Interactions
 from coterie.data.ragged import Ragged
 
 Task = Literal["ranking", "rating"]
+Part = Literal["validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,20 @@ class Problem:
         """Training interactions per item."""
         counts = np.bincount(self.data.items[self.train], minlength=self.data.n_items)
         return counts.astype(np.int32)
+
+    def held_out(self, part: Part) -> HeldOut:
+        """Return the held-out rows of a part."""
+        return self.validation if part == "validation" else self.test
+
+    def masked(self, part: Part) -> Ragged:
+        """Items of each user, sorted, that take no place in a full ranking of a part.
+
+        These are the training items and, when testing, the validation items too.
+        """
+        users, items = self.data.users[self.train], self.data.items[self.train]
+        if part == "test":
+            users = np.concatenate(
+                [users, np.repeat(np.arange(self.data.n_users), self.validation.items.lengths)]
+            )
+            items = np.concatenate([items, self.validation.items.values])
+        return Ragged.group(users, items, self.data.n_users).sorted()
