@@ -13,6 +13,9 @@ from coterie.errors import CoterieError
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
 
+UNKNOWN_TIME = np.iinfo(np.int64).max
+"""The timestamp of a row without one, in a source that has them elsewhere: it sorts last."""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -27,7 +30,8 @@ class Truth:
 class Interactions:
     """Interactions with users and items numbered from 0; row order is the order of the source.
 
-    `ratings` is 1 where the source is implicit. `timestamps` is None where the source has none.
+    `ratings` is 1 where the source is implicit. `timestamps` is None where the source has none; a single
+    row without one has `UNKNOWN_TIME`.
     `split` names the part ("train", "validation", "test") of each row where the source gives one.
     """
 
