@@ -1,0 +1,1 @@
+"""Runs an algorithm for all clients at once: plan, compiled round, reference loop, store, checkpoint."""

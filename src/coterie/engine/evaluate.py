@@ -1,0 +1,95 @@
+"""What a client answers: the rank of each held-out item, or a predicted rating.
+
+All ranking metrics are functions of these ranks (`evaluation.metrics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from coterie.engine.plan import Bucket, Part
+
+MISS = 2**30
+"""The rank of an item whose score is not a number."""
+
+PAIRS = 1 << 18
+"""Scores computed at a time, which bounds memory whatever the number of users."""
+
+ScoreUser = Callable[[Array, Array], Array]
+
+
+class Answers(NamedTuple):
+    """Per local user: ranks (0 beyond the held-out items) or predicted ratings."""
+
+    validation: Array
+    test: Array
+
+
+def ranks(held: Array, real: Array, rivals: Array, allowed: Array) -> Array:
+    """Return 1 + how many come before: ties go against the held-out item, NaN loses, earlier ones break ties.
+
+    `held` are the scores of a user's held-out items (`real` ones first), `rivals` those of all others.
+    """
+    beaten = jnp.sum(~(rivals[None, :] < held[:, None]) & allowed[None, :], 1)
+    place = jnp.arange(held.shape[0])
+    equal = (held[None, :] == held[:, None]) & (place[None, :] < place[:, None])
+    among = jnp.sum(((held[None, :] > held[:, None]) | equal) & real[None, :], 1)
+    rank = jnp.where(jnp.isnan(held), MISS, 1 + beaten + among)
+    return jnp.where(real, rank, 0).astype(jnp.int32)
+
+
+def _held(part: Part) -> Array:
+    return jnp.arange(part.items.shape[-1]) < part.count[..., None]
+
+
+def sampled(score: ScoreUser, row: Bucket, users: Array) -> Answers:
+    """Rank held-out items among the sampled candidates, in one call of `score(user, items)` per user."""
+
+    def one(user: Array) -> tuple[Array, ...]:
+        parts = [jax.tree.map(lambda leaf: leaf[user], part) for part in (row.validation, row.test)]
+        lists = [ids for part in parts for ids in (part.items, part.candidates)]
+        scores = jnp.split(score(user, jnp.concatenate(lists)), _ends(lists))
+        allowed = [jnp.ones(part.candidates.shape, bool) for part in parts]
+        return tuple(ranks(scores[2 * i], _held(parts[i]), scores[2 * i + 1], allowed[i]) for i in range(2))
+
+    return Answers(*jax.vmap(one)(users))
+
+
+def _ends(lists: list[Array]) -> list[int]:
+    ends = [0]
+    for ids in lists:
+        ends.append(ends[-1] + ids.shape[0])
+    return ends[1:-1]
+
+
+def full(score: ScoreUser, row: Bucket, users: Array, n_items: int) -> Answers:
+    """Rank held-out items among all items but the user's training items (and, for test, validation items)."""
+    everything = jnp.arange(n_items)
+
+    def one(user: Array) -> tuple[Array, Array]:
+        scores = score(user, everything)
+        mine = (row.users == user) & (jnp.arange(row.items.shape[0]) < row.count)
+        free = jnp.ones(n_items + 1, bool).at[jnp.where(mine, row.items, n_items)].set(False)
+        answers = []
+        for part in (row.validation, row.test):
+            held = jax.tree.map(lambda leaf: leaf[user], part._replace(candidates=None))
+            real = _held(held)
+            free = free.at[jnp.where(real, held.items, n_items)].set(False)
+            answers.append(ranks(scores[held.items], real, scores, free[:n_items]))
+        return answers[0], answers[1]
+
+    return Answers(*jax.lax.map(one, users, batch_size=max(1, PAIRS // n_items)))
+
+
+def predicted(score: ScoreUser, row: Bucket, users: Array) -> Answers:
+    """Predict the rating of each held-out record."""
+
+    def one(user: Array) -> tuple[Array, Array]:
+        return score(user, row.validation.items[user]), score(user, row.test.items[user])
+
+    return Answers(*jax.vmap(one)(users))

@@ -1,0 +1,211 @@
+"""Clients laid out in a few buckets of padded arrays, so that a round is a handful of compiled programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from coterie.data.ragged import Ragged
+from coterie.evaluation.problem import HeldOut, Problem
+
+Ints = NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals."""
+
+    items: Array
+    count: Array
+    candidates: Array | None
+
+
+class Bucket(NamedTuple):
+    """Clients of similar size; every array has a leading axis of clients.
+
+    `gaps` and `bounds` describe the items that are never drawn as negatives (see `data.negatives`), by local user.
+    """
+
+    client: Array
+    users: Array
+    items: Array
+    labels: Array
+    count: Array
+    gaps: Array
+    bounds: Array
+    validation: Part
+    test: Part
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A bucket, the user number of each of its local users (-1: answered elsewhere), and its chunk length."""
+
+    bucket: Bucket
+    user_numbers: NDArray[np.int32]
+    chunk: int
+
+    @property
+    def clients(self) -> int:
+        """Number of clients in the bucket."""
+        return len(self.user_numbers)
+
+    @property
+    def room(self) -> int:
+        """Number of local users that each client has room for."""
+        return self.user_numbers.shape[1]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All buckets of a problem, and where each client is: its bucket and its row there."""
+
+    layouts: list[Layout]
+    bucket_of: NDArray[np.int32]
+    row_of: NDArray[np.int32]
+    n_items: int
+    n_users: int
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return len(self.bucket_of)
+
+
+def capacities(sizes: Ints, most: int) -> list[int]:
+    """Choose at most `most` capacities that waste the least padding over all clients.
+
+    >>> capacities(np.array([1, 2, 2, 9, 10]), most=2)
+    [2, 10]
+    """
+    values, counts = np.unique(_rounded(sizes), return_counts=True)
+    before = np.concatenate([[0], np.cumsum(counts)])
+    cost = np.where(before == 0, 0, np.iinfo(np.int64).max // 4)
+    choice = []
+    for _ in range(min(most, len(values))):
+        # paid[i, j]: the values i..j-1 share the capacity values[j - 1]
+        paid = cost[:, None] + (before[None, :] - before[:, None]) * np.concatenate([[0], values])[None, :]
+        paid[np.tril_indices(len(cost), -1)] = np.iinfo(np.int64).max // 2
+        choice.append(paid.argmin(0))
+        cost = paid.min(0)
+    place, chosen = len(values), []
+    for pick in reversed(choice):
+        if place > 0 and pick[place] < place:
+            chosen.append(int(values[place - 1]))
+        place = int(pick[place])
+    return chosen[::-1]
+
+
+def _rounded(sizes: Ints) -> Ints:
+    """Round sizes up to steps of about an eighth, so that the choice stays cheap on any data."""
+    step = np.maximum(1, 2 ** np.maximum(np.floor(np.log2(np.maximum(sizes, 1))) - 3, 0)).astype(np.int64)
+    return np.maximum(-(-sizes // step) * step, 1)
+
+
+def make_plan(problem: Problem, *, buckets: int = 6, chunk_size: int = 8192, cohort: int | None = None) -> Plan:
+    """Lay out the clients of a problem.
+
+    A chunk holds about `chunk_size` interactions, which keeps its working set in the processor's cache, and no
+    more clients than a bucket is expected to have in a step of `cohort` clients.
+    """
+    sizes = np.bincount(problem.client, minlength=problem.n_clients)
+    limits = capacities(sizes, buckets)
+    bucket_of = np.searchsorted(limits, sizes).astype(np.int32)
+    local = LocalUsers.of(problem)
+    row_of = np.zeros(problem.n_clients, np.int32)
+    layouts = []
+    for number, capacity in enumerate(limits):
+        members = np.flatnonzero(bucket_of == number)
+        row_of[members] = np.arange(len(members))
+        share = len(members) if cohort is None else -(-len(members) * cohort // problem.n_clients)
+        chunk = max(1, min(chunk_size // capacity, share, len(members)))
+        layouts.append(_layout(problem, local, members, capacity, chunk))
+    return Plan(layouts, bucket_of, row_of, problem.data.n_items, problem.data.n_users)
+
+
+@dataclass(frozen=True)
+class LocalUsers:
+    """The users of each client, numbered from 0 within it: those with records there or answered there."""
+
+    users: Ragged
+    row_users: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, problem: Problem) -> LocalUsers:
+        """Number the users of every client in ascending order."""
+        n = problem.data.n_users
+        rows = problem.client.astype(np.int64) * n + problem.data.users[problem.train]
+        homes = problem.home.astype(np.int64) * n + np.arange(n)
+        codes = np.unique(np.concatenate([rows, homes]))
+        users = Ragged.group(codes // n, codes % n, problem.n_clients)
+        return cls(users, np.searchsorted(codes, rows) - users.offsets[problem.client])
+
+
+def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, chunk: int) -> Layout:
+    data = problem.data
+    by_client = Ragged.group(problem.client, np.arange(len(problem.train)), problem.n_clients)
+    rows, filled = pad(by_client, members, capacity)
+    source = problem.train[rows] if len(problem.train) else rows
+    users, real_user = pad(local.users, members, max(1, int(local.users.lengths[members].max())))
+    gaps, bounds = _never_negative(problem, users, real_user)
+    home = real_user & (problem.home[users] == members[:, None])
+    bucket = Bucket(
+        client=members.astype(np.int32),
+        users=np.where(filled, local.row_users[rows], 0).astype(np.int32),
+        items=np.where(filled, data.items[source], 0).astype(np.int32),
+        labels=np.where(filled, _labels(problem)[source], 0).astype(np.float32),
+        count=filled.sum(1).astype(np.int32),
+        gaps=gaps,
+        bounds=bounds,
+        validation=_part(problem.validation, users, home),
+        test=_part(problem.test, users, home),
+    )
+    device = jax.tree.map(jnp.asarray, bucket)
+    return Layout(device, np.where(home, users, -1).astype(np.int32), chunk)
+
+
+def _labels(problem: Problem) -> NDArray[np.float32]:
+    ratings = problem.data.ratings
+    return ratings if problem.protocol.task == "rating" else np.ones_like(ratings)
+
+
+def pad(lists: Ragged, members: Ints, width: int) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Return the lists of `members` as a table of `width` columns (0 beyond the end), and what is real."""
+    place = np.arange(width)[None, :]
+    filled = place < lists.lengths[members][:, None]
+    where = np.where(filled, lists.offsets[members][:, None] + place, 0)
+    values = lists.values[where] if len(lists.values) else np.zeros(where.shape, lists.values.dtype)
+    return np.where(filled, values, 0), filled
+
+
+def _never_negative(
+    problem: Problem, users: Ints, real: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Gaps of the never-negative lists of each client's users, one after the other, and their bounds."""
+    lists = problem.never_negative
+    lengths = np.where(real, lists.lengths[users], 0)
+    bounds = np.concatenate([np.zeros((len(users), 1), np.int64), np.cumsum(lengths, 1)], 1)
+    gaps = np.zeros((len(users), max(1, int(bounds[:, -1].max()))), np.int32)
+    total = lengths.ravel()
+    within = np.arange(total.sum()) - np.repeat(np.cumsum(total) - total, total)
+    source = np.repeat(lists.offsets[users.ravel()], total) + within
+    row = np.repeat(np.repeat(np.arange(len(users)), users.shape[1]), total)
+    gaps[row, np.repeat(bounds[:, :-1].ravel(), total) + within] = lists.values[source] - within
+    return gaps, bounds.astype(np.int32)
+
+
+def _part(held: HeldOut, users: Ints, home: NDArray[np.bool_]) -> Part:
+    flat = users.ravel()
+    items, filled = pad(held.items, flat, max(1, int(held.items.lengths[flat].max(initial=0))))
+    count = np.where(home, filled.sum(1).reshape(users.shape), 0)
+    candidates = None if held.candidates is None else jnp.asarray(held.candidates[users])
+    return Part(
+        jnp.asarray(items.reshape(*users.shape, -1).astype(np.int32)),
+        jnp.asarray(count.astype(np.int32)),
+        candidates,
+    )

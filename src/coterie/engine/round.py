@@ -1,0 +1,286 @@
+"""The compiled round: every client of a bucket trained, counted and evaluated in one program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Samples
+from coterie.data.negatives import draw
+from coterie.engine import evaluate, tables
+from coterie.engine.evaluate import Answers
+from coterie.engine.keys import at
+from coterie.engine.plan import Bucket
+
+
+class Keys(NamedTuple):
+    """The streams of draws that a client makes in a round."""
+
+    negatives: Array
+    training: Array
+
+
+class Trained(NamedTuple):
+    """What a client has after local training: its messages and what is needed to evaluate it."""
+
+    upload: Message
+    private: Message
+    metrics: dict[str, Array]
+    download: Message
+    rows: tables.Rows | None
+    active: Array
+
+
+class Outcome(NamedTuple):
+    """What a bucket hands on: private states, weighted sums, and sums of metrics and answers."""
+
+    store: Message
+    total: Message
+    weight: Array
+    clients: Array
+    touched: Array | None
+    uploads: Message | None
+    metrics: dict[str, Array]
+    answers: Answers | None
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The functions of an algorithm, made into functions of a whole bucket.
+
+    `rows` is whether item tables are handed over by row; `task` and `candidates` say what is evaluated.
+    """
+
+    algorithm: Algorithm
+    config: ClientConfig
+    n_items: int
+    task: str
+    candidates: bool
+    rows: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the item tables."""
+        return self.algorithm.info.item_tables
+
+    @property
+    def local_view(self) -> bool:
+        """Whether a client is evaluated with what it just trained."""
+        return self.config.eval_table == "local" and self.algorithm.personalise is not None
+
+    # -- one client ---------------------------------------------------------------------------------------
+
+    def samples(self, keys: Keys, number: Array, row: Bucket) -> Samples:
+        """Draw the samples of one client for one round."""
+        key = at(keys.negatives, number, row.client)
+        return draw(
+            key, self.config.negatives, self.n_items,
+            row.users, row.items, row.labels, row.count, row.gaps, row.bounds,
+        )  # fmt: skip
+
+    def train_client(
+        self, keys: Keys, number: Array, server: Message, store: Message, row: Bucket, client: Array,
+        active: Array, most: Array, slot: Array | None,
+    ) -> Trained:  # fmt: skip
+        """Download, draw samples, train: one client, seen through its rows where that is enough."""
+        algorithm = self.algorithm
+        assert algorithm.download and algorithm.local_update
+        data = self.samples(keys, number, row)
+        data = data._replace(count=jnp.where(active, data.count, 0), most=most)
+        down = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
+        rows, view = None, down
+        if slot is not None:
+            rows, data = tables.renumber(slot, data)
+            view = tables.take(down, self.names, rows.ids)
+        private = tables.take_stored(store, self.names, client, rows.ids if rows else None)
+        key = at(keys.training, number, row.client)
+        upload, private, metrics = algorithm.local_update(key, self.config, view, private, data)
+        return Trained(upload, private, metrics, down, rows, active)
+
+    def trained_answers(self, row: Bucket, trained: Trained) -> Answers:
+        """Evaluate a client with its own view of what it downloaded."""
+        assert self.algorithm.personalise
+        rows, down = trained.rows, trained.download
+        seen = tables.take(down, self.names, rows.ids) if rows else down
+        view = self.algorithm.personalise(self.config, seen, trained.upload, trained.private)
+
+        def score(user: Array, items: Array) -> Array:
+            if rows is None:
+                return self.algorithm.score(self.config, view, trained.private, user, items)
+            mixed = tables.take_trained(view, down, self.names, rows, items)
+            return self.algorithm.score(self.config, mixed, trained.private, user, jnp.arange(items.shape[0]))
+
+        return self.answers(score, row)
+
+    def answers(self, score: evaluate.ScoreUser, row: Bucket) -> Answers:
+        """Ask a client about its held-out items, by the protocol."""
+        users = jnp.arange(row.bounds.shape[0] - 1)
+        if self.task == "rating":
+            return evaluate.predicted(score, row, users)
+        if self.candidates:
+            return evaluate.sampled(score, row, users)
+        return evaluate.full(score, row, users, self.n_items)
+
+    # -- one bucket ---------------------------------------------------------------------------------------
+
+    @partial(jax.jit, static_argnums=0, donate_argnums=4)
+    def train(
+        self, keys: Keys, number: Array, server: Message, store: Message, bucket: Bucket, members: Array,
+        chunks: Array,
+    ) -> Outcome:  # fmt: skip
+        """Train the clients `members[:chunks]` (chunks x clients; -1 is nobody) of a bucket."""
+
+        def chunk(i: Array, carry: tuple[Outcome, Array | None]) -> tuple[Outcome, Array | None]:
+            out, slots = carry
+            there = members[i] >= 0
+            client = jnp.where(there, members[i], 0)
+            rows = jax.tree.map(lambda leaf: leaf[client], bucket)
+            active = there & (rows.count > 0)
+            most = jnp.max(jnp.where(active, rows.count, 0)) * (1 + self.config.negatives)
+            each = partial(self.train_client, keys, number, server, out.store)
+            trained = jax.vmap(each, in_axes=(0, 0, 0, None, 0))(rows, client, active, most, slots)
+            return self._collect(out, trained, bucket, rows, jnp.where(there, members[i], len(bucket.client))), (
+                jax.vmap(tables.release)(trained.rows) if slots is not None else None
+            )
+
+        width = members.shape[1]
+        slots = jnp.full((width, self.n_items), tables.FREE) if self.rows else None
+        start = self._empty(keys, number, server, store, bucket)
+        return jax.lax.fori_loop(0, chunks, chunk, (start, slots))[0]
+
+    def _empty(self, keys: Keys, number: Array, server: Message, store: Message, bucket: Bucket) -> Outcome:
+        """Return the outcome of a bucket in which nobody took part yet, by the shapes of one client."""
+        row = jax.tree.map(lambda leaf: leaf[0], bucket)
+        zero = jnp.zeros((), jnp.int32)
+        slot = jnp.zeros(self.n_items, jnp.int32) if self.rows else None
+
+        def one(active: Array) -> Trained:
+            return self.train_client(keys, number, server, store, row, zero, active, zero, slot)
+
+        shape = jax.eval_shape(one, jnp.bool_(True))
+        clients, items = len(bucket.client), self.n_items
+        by_row = tables.fields(shape.upload, self.names) if self.rows else []
+        whole = {name: _widened(getattr(shape.upload, name), items) for name in by_row}
+        upload = shape.upload._replace(**whole)
+        asks = self.algorithm.info.server_sees == "updates"
+        answers = jax.eval_shape(self.trained_answers, row, shape) if self.local_view else None
+        return Outcome(
+            store=store,
+            total=_zeros(upload),
+            weight=jnp.zeros(()),
+            clients=zero,
+            touched=jnp.zeros(items) if self.config.aggregation == "per_item_mean" else None,
+            uploads=_zeros(upload, clients) if asks else None,
+            metrics=_zeros(shape.metrics),
+            answers=_zeros(answers, clients) if answers is not None else None,
+        )
+
+    def _collect(self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array) -> Outcome:
+        """Add a chunk of trained clients to the outcome; those not active leave no trace."""
+        active = trained.active
+        weight = active * (rows.count if self.config.aggregation == "weighted" else 1.0)
+        place = jnp.where(active, where, len(bucket.client))
+        answers = out.answers
+        if answers is not None:
+            new = jax.vmap(self.trained_answers)(rows, trained)
+            answers = jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
+        return Outcome(
+            store=self._stored(out.store, trained, place),
+            total=self._summed(out.total, trained, weight),
+            weight=out.weight + weight.sum(),
+            clients=out.clients + active.sum(dtype=jnp.int32),
+            touched=None if out.touched is None else self._count_touched(out.touched, trained),
+            uploads=None if out.uploads is None else self._kept(out.uploads, trained, place),
+            metrics=jax.tree.map(lambda s, m: s + jnp.sum(jnp.where(active, m, 0)), out.metrics, trained.metrics),
+            answers=answers,
+        )
+
+    def _stored(self, store: Message, trained: Trained, place: Array) -> Message:
+        by_row = tables.fields(store, self.names) if trained.rows else []
+
+        def write(name: str) -> Any:
+            old, new = getattr(store, name), getattr(trained.private, name)
+            if name not in by_row:
+                return jax.tree.map(lambda o, n: o.at[place].set(n, mode="drop"), old, new)
+            ids = jnp.where(trained.rows.own, trained.rows.ids, self.n_items)
+            return old.at[place[:, None], ids].set(new, mode="drop")
+
+        return store._replace(**{name: write(name) for name in store._fields})
+
+    def _summed(self, total: Message, trained: Trained, weight: Array) -> Message:
+        by_row = tables.fields(total, self.names) if trained.rows else []
+
+        def grow(name: str) -> Any:
+            old, new = getattr(total, name), getattr(trained.upload, name)
+            if name not in by_row:
+                return jax.tree.map(lambda o, n: o + jnp.einsum("c,c...->...", weight, n), old, new)
+            share = jnp.where(trained.rows.own, weight[:, None], 0)
+            change = new * share.reshape(*share.shape, *[1] * (new.ndim - 2))
+            return old.at[trained.rows.ids.reshape(-1)].add(change.reshape(-1, *new.shape[2:]))
+
+        return total._replace(**{name: grow(name) for name in total._fields})
+
+    def _count_touched(self, touched: Array, trained: Trained) -> Array:
+        if trained.rows is not None:
+            return touched.at[trained.rows.ids].add(trained.rows.own.astype(touched.dtype))
+        rows = getattr(trained.upload, tables.fields(trained.upload, self.names)[0])
+        moved = jnp.any(rows != 0, axis=tuple(range(2, rows.ndim)))
+        return touched + moved.sum(0)
+
+    def _kept(self, uploads: Message, trained: Trained, place: Array) -> Message:
+        by_row = tables.fields(uploads, self.names) if trained.rows else []
+
+        def write(name: str) -> Any:
+            old, new = getattr(uploads, name), getattr(trained.upload, name)
+            if name not in by_row:
+                return jax.tree.map(lambda o, n: o.at[place].set(n, mode="drop"), old, new)
+            ids = jnp.where(trained.rows.own, trained.rows.ids, self.n_items)
+            return old.at[place[:, None], ids].set(new, mode="drop")
+
+        return uploads._replace(**{name: write(name) for name in uploads._fields})
+
+    @partial(jax.jit, static_argnums=0)
+    def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:
+        """Evaluate the clients `members[:chunks]` of a bucket with the server's present state."""
+
+        def one(row: Bucket, client: Array) -> Answers:
+            algorithm = self.algorithm
+            if algorithm.central:
+                view, names = server, ()
+            else:
+                assert algorithm.download
+                view = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
+                names = tables.fields(store, self.names)
+
+            def score(user: Array, items: Array) -> Array:
+                if not names or not self.candidates:
+                    private = tables.take_stored(store, self.names, client, None)
+                    return algorithm.score(self.config, view, private, user, items)
+                seen = tables.take(view, self.names, items)
+                private = tables.take_stored(store, self.names, client, items)
+                return algorithm.score(self.config, seen, private, user, jnp.arange(items.shape[0]))
+
+            return self.answers(score, row)
+
+        def chunk(i: Array, answers: Answers) -> Answers:
+            client = jnp.maximum(members[i], 0)
+            new = jax.vmap(one)(jax.tree.map(lambda leaf: leaf[client], bucket), client)
+            where = jnp.where(members[i] >= 0, members[i], len(bucket.client))
+            return jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
+
+        row = jax.tree.map(lambda leaf: leaf[0], bucket)
+        empty = _zeros(jax.eval_shape(one, row, jnp.int32(0)), len(bucket.client))
+        return jax.lax.fori_loop(0, chunks, chunk, empty)
+
+
+def _widened(leaf: jax.ShapeDtypeStruct, items: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((items, *leaf.shape[1:]), leaf.dtype)
+
+
+def _zeros(shape: Any, *lead: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), shape)
