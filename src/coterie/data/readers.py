@@ -156,12 +156,12 @@ def _given_parts(path: Path) -> Table | None:
 
 def _read_zip(path: Path, name: str) -> Interactions:
     with tempfile.TemporaryDirectory() as folder:
-        _unpack(path, Path(folder))
+        unpack(path, Path(folder))
         return read(_rating_file(Path(folder), str(path)), name=name)
 
 
-def _unpack(path: Path, folder: Path) -> None:
-    """Write the rating and item files of an archive, and nothing else of it, into a folder."""
+def unpack(path: Path, folder: Path) -> None:
+    """Write the rating and item files of a zip, and nothing else of it, into a folder."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_bytes(path))) as archive:
             for member in archive.namelist():
