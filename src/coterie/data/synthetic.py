@@ -78,15 +78,15 @@ def make(
 
 def _check(users: int, items: int, communities: int, per_user: int, noise: float) -> None:
     limits = (
-        ("users", users, 1, None),
-        ("items", items, 2 * MIN_PER_USER, None),
-        ("communities", communities, 1, min(users, items)),
-        ("interactions_per_user", per_user, MIN_PER_USER, items // 2),
-        ("noise", noise, 0, 1),
+        ("users", users, 1, np.inf, ""),
+        ("items", items, 2 * MIN_PER_USER, np.inf, ""),
+        ("communities", communities, 1, min(users, items), ", at most one per user and item"),
+        ("interactions_per_user", per_user, MIN_PER_USER, items // 2, ", at most half the items"),
+        ("noise", noise, 0, 1, ""),
     )
-    for name, value, low, high in limits:
-        if value < low or (high is not None and value > high) or value != value:
-            reach = f"at least {low}" if high is None else f"a number from {low} to {high}"
+    for name, value, low, high, why in limits:
+        if not low <= value <= high:
+            reach = f"at least {low}" if high == np.inf else f"a number from {low} to {high}{why}"
             raise CoterieError(f"A synthetic set with {name}={value} cannot be made; use {reach}.")
 
 
