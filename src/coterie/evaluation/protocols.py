@@ -170,7 +170,7 @@ def _refuse_repeated_pairs(data: Interactions, known: Ragged) -> None:
     if repeats:
         raise CoterieError(
             f"{data.name} holds {repeats:,} repeated (user, item) rows, so a held-out item could also be "
-            "trained on; keep one row per pair before a ranking protocol."
+            "trained on; load it with deduplicate=True for a ranking protocol."
         )
 
 
