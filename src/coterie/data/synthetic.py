@@ -10,7 +10,7 @@ from coterie.data.streams import Stream, generator
 from coterie.errors import CoterieError
 
 MIN_PER_USER = 5
-POPULARITY_EXPONENT = 0.6
+POPULARITY_EXPONENT = 0.8
 STRUCTURED_DRAWS = 20
 FIRST_SECOND = 1_577_836_800  # 2020-01-01
 SECONDS = 365 * 24 * 3600
