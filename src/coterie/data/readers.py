@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
@@ -24,7 +24,7 @@ from coterie.data.formats import (
     renamed,
 )
 from coterie.data.interactions import Interactions
-from coterie.data.tables import Table, bare_name, frame_table, read_bytes, read_parquet, read_text
+from coterie.data.tables import BAD_ZIP, Table, bare_name, frame_table, read_bytes, read_parquet, read_text
 from coterie.errors import CoterieError
 
 RATING_FILES = ("ratings.csv", "ratings.tsv", "ratings.parquet", *LAYOUTS)
@@ -50,15 +50,14 @@ def read(
     a file with the columns `item` and `title` and perhaps `genres`; it then has to list every item.
     """
     path = Path(path)
-    name = name or _name_of(path)
-    if path.suffix == ".zip":
-        return _read_zip(path, name)
-    file = _rating_file(path, str(path))
     columns = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
-    layout = layout_of(file) if sep is None and not any(columns.values()) else None
-    table = layout.read(file) if layout else _generic(file, columns, sep)
-    beside = companion(file, layout.texts) if layout else _generic_texts(file)
-    return assemble(table, name, _texts(titles, beside), None if layout else _given_parts(file))
+    with _folder_of(path) as place:
+        file = _rating_file(place, str(path))
+        layout = layout_of(file) if sep is None and not any(columns.values()) else None
+        table = layout.read(file) if layout else _generic(file, columns, sep)
+        beside = companion(file, layout.texts) if layout else _generic_texts(file)
+        parts = None if layout else _given_parts(file)
+        return assemble(table, name or _name_of(path), _texts(titles, beside), parts)
 
 
 def from_frame(
@@ -154,10 +153,15 @@ def _given_parts(path: Path) -> Table | None:
     return renamed(read_text(file, sep=",", quoted=True), columns) if file else None
 
 
-def _read_zip(path: Path, name: str) -> Interactions:
+@contextmanager
+def _folder_of(path: Path) -> Iterator[Path]:
+    """Yield the path, or for a zip a folder with the files that matter, which is removed afterwards."""
+    if path.suffix != ".zip":
+        yield path
+        return
     with tempfile.TemporaryDirectory() as folder:
         unpack(path, Path(folder))
-        return read(_rating_file(Path(folder), str(path)), name=name)
+        yield Path(folder)
 
 
 def unpack(path: Path, folder: Path) -> None:
@@ -168,5 +172,5 @@ def unpack(path: Path, folder: Path) -> None:
                 file = folder / PurePosixPath(member).name
                 if bare_name(file) in (*RATING_FILES, *TEXT_FILES) or file.suffix in (".inter", ".item"):
                     file.write_bytes(archive.read(member))
-    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError):  # RuntimeError: it has a password
+    except BAD_ZIP:
         raise CoterieError(f"The file {path} is not a whole zip file; download it again.") from None

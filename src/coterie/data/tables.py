@@ -6,6 +6,7 @@ import gzip
 import io
 import re
 import warnings
+import zipfile
 import zlib
 from collections.abc import Sequence
 from csv import QUOTE_MINIMAL, QUOTE_NONE
@@ -21,6 +22,8 @@ SEPARATORS = {"\t": "a tab", ";": "';'", "::": "'::'", "|": "'|'", ",": "','", "
 # pandas reads a separator of several characters with its slow engine, so it is replaced by one character
 # that no text contains.
 UNIT_SEPARATOR = "\x1f"
+# What zipfile raises on a damaged file (ValueError: an offset that leads nowhere) or one with a password.
+BAD_ZIP = (zipfile.BadZipFile, EOFError, zlib.error, ValueError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -146,4 +149,7 @@ def frame_table(frame: pd.DataFrame, source: str) -> Table:
     """Wrap a frame; its rows count from 0 whatever its index says."""
     if frame.empty:
         raise CoterieError(f"{source} has no rows; give it at least one interaction.")
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise CoterieError(f"{source} has two columns called '{twice}'; rename one of them.")
     return Table(source, frame.reset_index(drop=True), unit="row")
