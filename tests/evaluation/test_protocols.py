@@ -49,9 +49,10 @@ def test_every_protocol_prepares_a_whole_problem(data, name):
     assert problem.home.shape == (data.n_users,)
     assert min(problem.client.min(), problem.home.min()) >= 0
     assert max(problem.client.max(), problem.home.max()) < problem.n_clients
-    assert len(problem.never_negative) == data.n_users
-    for items in (problem.never_negative[u] for u in range(data.n_users)):
-        assert (np.diff(items) > 0).all(), "sorted and without repeats"
+    for lists in (problem.never_negative, problem.validation.items, problem.test.items):
+        assert len(lists) == data.n_users
+        for user in range(data.n_users):
+            assert (np.diff(lists[user]) > 0).all(), "sorted and without repeats"
 
 
 def pairs(lists):

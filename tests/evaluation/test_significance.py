@@ -14,8 +14,8 @@ def test_bootstrap_interval_of_a_mean_is_near_the_normal_one():
     interval = bootstrap_interval(values)
     reach = 1.96 * values.std() / np.sqrt(len(values))
     assert interval.mean == pytest.approx(values.mean())
-    assert interval.low == pytest.approx(values.mean() - reach, abs=0.15 * reach)
-    assert interval.high == pytest.approx(values.mean() + reach, abs=0.15 * reach)
+    assert interval.low == pytest.approx(values.mean() - reach, abs=0.08 * reach)
+    assert interval.high == pytest.approx(values.mean() + reach, abs=0.08 * reach)
 
 
 def test_a_higher_level_is_wider_and_a_seed_repeats():

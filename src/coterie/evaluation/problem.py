@@ -42,7 +42,10 @@ class Protocol:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out rows of one part, by user; `candidates[u]` are the sampled rivals (users x n), or None."""
+    """Held-out rows of one part, by user and ascending item number.
+
+    `candidates[u]` are the sampled rivals (users x n), or None.
+    """
 
     items: Ragged
     ratings: Ragged

@@ -199,6 +199,7 @@ def _place(
 
 
 def _held_out(data: Interactions, rows: NDArray[np.int64], candidates: IntArray | None) -> HeldOut:
+    rows = rows[np.argsort(data.items[rows], kind="stable")]
     users = data.users[rows]
     return HeldOut(
         items=Ragged.group(users, data.items[rows], data.n_users),

@@ -142,7 +142,8 @@ def popularity(problem: Problem) -> ScoreUsers:
 def ease(problem: Problem, ridge: float = 300.0) -> ScoreUsers:
     """Embarrassingly shallow autoencoder: scores X B with B_ij = -P_ij / P_jj off the diagonal, 0 on it.
 
-    P = (X'X + ridge I)^-1, where X is the 0/1 matrix of training rows (Steck, WWW 2019).
+    P = (X'X + ridge I)^-1, where X is the 0/1 matrix of training rows (Steck, WWW 2019); a ranking
+    problem repeats no row.
     """
     history = _history(problem)
     gram = (history.T @ history).toarray()
@@ -156,9 +157,7 @@ def ease(problem: Problem, ridge: float = 300.0) -> ScoreUsers:
 def _history(problem: Problem) -> csr_matrix:
     data, train = problem.data, problem.train
     rows = (data.users[train], data.items[train])
-    matrix = csr_matrix((np.ones(len(train)), rows), shape=(data.n_users, data.n_items))
-    matrix.data[:] = 1.0  # the constructor has added up repeated rows
-    return matrix
+    return csr_matrix((np.ones(len(train)), rows), shape=(data.n_users, data.n_items))
 
 
 def _inverse(gram: Scores) -> Scores:
