@@ -71,7 +71,7 @@ _HONEST = (
         leaks=False,
         about="A random fifth of each user's items against all others; one user per client.",
     ),
-    # FedCIA stops on F1@10; recall orders rounds nearly alike and is the metric that is reported.
+    # FedCIA stops on F1@10; recall chooses the round here, because it is what the papers report.
     Protocol(
         name="groups",
         task="ranking",
