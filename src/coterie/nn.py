@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from coterie.algorithm import Message, Received, Rule, Samples
-from coterie.shuffling import shuffled
+from coterie.shuffling import WORDS, shuffled
 
 
 class Batch(NamedTuple):
@@ -44,6 +44,7 @@ def passes(
     size = min(batch_size, data.items.shape[0])
     capacity = -(-data.items.shape[0] // size) * size
     steps = -(-data.most // size)
+    words = jax.random.bits(key, (epochs, WORDS), jnp.uint32)
 
     def one_batch(order: Array, number: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
         place = jax.lax.dynamic_slice(order, (number * size,), (size,))
@@ -56,7 +57,7 @@ def passes(
         return state, carry[1] + loss * batch.weights.sum()
 
     def one_pass(epoch: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        order = shuffled(jax.random.fold_in(key, epoch), data.count, capacity)
+        order = shuffled(words[epoch], data.count, capacity)
         start = (carry[0], jnp.zeros(()))
         return jax.lax.fori_loop(0, steps, lambda number, carry: one_batch(order, number, carry), start)
 
@@ -134,7 +135,9 @@ class RowAdam(NamedTuple):
         return cls(jnp.zeros((), jnp.int32), *(jnp.zeros_like(table) for _ in range(3)))
 
 
-def adam_rows(table: Array, state: RowAdam, ids: Array, grads: Array, lr: float, batch: Batch) -> tuple[Array, RowAdam]:
+def adam_rows(
+    table: Array, state: RowAdam, ids: Array, grads: Array, lr: float, batch: Batch
+) -> tuple[Array, RowAdam]:
     """One Adam step on the rows `ids` of a batch; a row that stands there twice moves once, by the sum.
 
     The cost follows the batch, not the table. Padding samples are written nowhere.
@@ -166,4 +169,6 @@ def combine(rule: Rule, received: Received, tables: Sequence[str] = ()) -> Messa
     assert received.touched is not None
     count = jnp.maximum(received.touched, 1)
     rows = {name: getattr(received.total, name) for name in tables}
-    return mean._replace(**{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()})
+    return mean._replace(
+        **{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()}
+    )

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-_ROUNDS = 6
+WORDS = 8
+"""Random words that a shuffle takes: one for each round of the network."""
 
 
 def _mix(x: Array) -> Array:
@@ -33,7 +34,7 @@ def _step(words: Array, position: Array, tall: Array, wide: Array) -> Array:
     """Permute the cells of a `tall` x `wide` grid once."""
     row = position // wide
     column = position - row * wide
-    for k in range(0, _ROUNDS, 2):
+    for k in range(0, WORDS, 2):
         row = row + scale(_mix(column + words[k]), tall)
         row = jnp.where(row >= tall, row - tall, row)
         column = column + scale(_mix(row + words[k + 1]), wide)
@@ -41,22 +42,23 @@ def _step(words: Array, position: Array, tall: Array, wide: Array) -> Array:
     return row * wide + column
 
 
-def shuffled(key: Array, count: Array | int, size: int) -> Array:
-    """Return `size` positions: a random order of 0..count-1, then the numbers count..size-1 as they are.
+def shuffled(words: Array, count: Array | int, size: int) -> Array:
+    """Return `size` positions: an order of 0..count-1 drawn by `words`, then the numbers count..size-1 as they are.
 
-    >>> order = shuffled(jax.random.key(0), 5, 8)
+    >>> order = shuffled(jax.random.bits(jax.random.key(0), (WORDS,)), 5, 8)
     >>> sorted(order[:5].tolist()), order[5:].tolist()
     ([0, 1, 2, 3, 4], [5, 6, 7])
     """
     count = jnp.asarray(count, jnp.uint32)
-    words = jax.random.bits(key, (_ROUNDS,), jnp.uint32)
     wide = jnp.maximum(jnp.ceil(jnp.sqrt(count.astype(jnp.float32))), 1).astype(jnp.uint32)
     tall = jnp.maximum((count + wide - 1) // wide, 1)
     start = jnp.arange(size, dtype=jnp.uint32)
     inside = start < count
-    order = jax.lax.while_loop(
-        lambda place: jnp.any(inside & (place >= count)),
-        lambda place: jnp.where(place >= count, _step(words, place, tall, wide), place),
-        _step(words, jnp.where(inside, start, 0), tall, wide),
-    )
-    return jnp.where(inside, order, start).astype(jnp.int32)
+
+    def walk(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        place, outside = state
+        place = jnp.where(outside, _step(words, place, tall, wide), place)
+        return place, outside & (place >= count)
+
+    order, _ = jax.lax.while_loop(lambda state: jnp.any(state[1]), walk, (start, inside))
+    return order.astype(jnp.int32)

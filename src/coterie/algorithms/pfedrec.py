@@ -117,7 +117,12 @@ def local_update(
         return (items.at[batch.items].add(-config.item_lr * gradient), private), value
 
     (items, private), value = nn.passes(
-        key, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step, state=(download.items, private)
+        key,
+        data,
+        batch_size=config.batch_size,
+        epochs=config.local_epochs,
+        step=step,
+        state=(download.items, private),
     )
     return Upload(items - download.items), private, {"loss": value}
 

@@ -14,32 +14,38 @@ from coterie.algorithm import Samples
 from coterie.shuffling import scale
 
 
-def distinct(words: Array, pool: Array) -> list[Array]:
-    """Turn m columns of random words into m distinct numbers of 0..pool-1 per row (pool >= m).
+def distinct(words: Array, pool: Array) -> Array:
+    """Turn a row of m random words into m distinct numbers of 0..pool-1 (pool >= m), for each row.
 
     The j-th number is drawn from the pool - j that are left, then stepped past the smaller ones already taken.
     """
+    width = words.shape[1]
+    left = jnp.maximum(pool[:, None] - jnp.arange(width), 1)
+    numbers = scale(words, left.astype(jnp.uint32)).astype(jnp.int32)
     taken: list[Array] = []
     drawn: list[Array] = []
-    for j in range(words.shape[1]):
-        left = jnp.maximum(pool - j, 1).astype(jnp.uint32)
-        number = scale(words[:, j], left).astype(jnp.int32)
+    for j in range(width):
+        number = numbers[:, j]
         for other in taken:
             number = number + (number >= other)
         drawn.append(number)
         for k, other in enumerate(taken):
             taken[k], number = jnp.minimum(other, number), jnp.maximum(other, number)
         taken.append(number)
-    return drawn
+    return jnp.stack(drawn, 1) if drawn else numbers
 
 
 def outside(rank: Array, gaps: Array, start: Array, stop: Array) -> Array:
     """Return the `rank`-th item outside the known list whose gaps are `gaps[start:stop]`."""
-    low, high = start, stop
-    for _ in range(max(gaps.shape[0], 1).bit_length()):
-        middle = (low + high) // 2
+
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
+        middle = (low + high) >> 1
         right = (low < high) & (gaps.at[middle].get(mode="clip") <= rank)
-        low, high = jnp.where(right, middle + 1, low), jnp.where(right, high, jnp.maximum(middle, low))
+        return jnp.where(right, middle + 1, low), jnp.where(right | (low >= high), high, middle)
+
+    start, stop = jnp.broadcast_to(start, rank.shape), jnp.broadcast_to(stop, rank.shape)
+    low, _ = jax.lax.fori_loop(0, gaps.shape[0].bit_length(), halve, (start, stop))
     return rank + low - start
 
 
@@ -61,14 +67,13 @@ def draw(
     start, stop = bounds[users], bounds[users + 1]
     words = jax.random.bits(key, (items.shape[0], negatives), jnp.uint32)
     ranks = distinct(words, n_items - (stop - start))
-    columns = [items] + [outside(rank, gaps, start, stop) for rank in ranks]
+    drawn = outside(ranks, gaps, start[:, None], stop[:, None])
     width = 1 + negatives
-    zeros = [jnp.zeros_like(labels)] * negatives
     total = count * width
     return Samples(
         users=jnp.repeat(users, width),
-        items=jnp.stack(columns, 1).reshape(-1),
-        labels=jnp.stack([labels, *zeros], 1).reshape(-1),
+        items=jnp.concatenate([items[:, None], drawn], 1).reshape(-1),
+        labels=jnp.pad(labels[:, None], ((0, 0), (0, negatives))).reshape(-1),
         count=total,
         most=total,
     )

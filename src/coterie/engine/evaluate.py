@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from coterie.engine.plan import Bucket, Part
@@ -53,18 +54,18 @@ def sampled(score: ScoreUser, row: Bucket, users: Array) -> Answers:
     def one(user: Array) -> tuple[Array, ...]:
         parts = [jax.tree.map(lambda leaf: leaf[user], part) for part in (row.validation, row.test)]
         lists = [ids for part in parts for ids in (part.items, part.candidates)]
-        scores = jnp.split(score(user, jnp.concatenate(lists)), _ends(lists))
+        scores = jnp.split(score(user, jnp.concatenate(lists)), np.cumsum([len(ids) for ids in lists])[:-1])
         allowed = [jnp.ones(part.candidates.shape, bool) for part in parts]
         return tuple(ranks(scores[2 * i], _held(parts[i]), scores[2 * i + 1], allowed[i]) for i in range(2))
 
-    return Answers(*jax.vmap(one)(users))
+    width = sum(part.items.shape[-1] + part.candidates.shape[-1] for part in (row.validation, row.test))
+    return Answers(*_each(one, users, width))
 
 
-def _ends(lists: list[Array]) -> list[int]:
-    ends = [0]
-    for ids in lists:
-        ends.append(ends[-1] + ids.shape[0])
-    return ends[1:-1]
+def _each(one: Callable[[Array], tuple[Array, ...]], users: Array, scores: int) -> tuple[Array, ...]:
+    """Call `one` for every user, as many at a time as PAIRS allows when each needs that many scores."""
+    together = max(1, PAIRS // scores)
+    return jax.vmap(one)(users) if len(users) <= together else jax.lax.map(one, users, batch_size=together)
 
 
 def full(score: ScoreUser, row: Bucket, users: Array, n_items: int) -> Answers:
@@ -73,8 +74,8 @@ def full(score: ScoreUser, row: Bucket, users: Array, n_items: int) -> Answers:
 
     def one(user: Array) -> tuple[Array, Array]:
         scores = score(user, everything)
-        mine = (row.users == user) & (jnp.arange(row.items.shape[0]) < row.count)
-        free = jnp.ones(n_items + 1, bool).at[jnp.where(mine, row.items, n_items)].set(False)
+        assert row.seen is not None
+        free = jnp.ones(n_items + 1, bool).at[row.seen[user]].set(False)
         answers = []
         for part in (row.validation, row.test):
             held = jax.tree.map(lambda leaf: leaf[user], part._replace(candidates=None))
@@ -83,7 +84,7 @@ def full(score: ScoreUser, row: Bucket, users: Array, n_items: int) -> Answers:
             answers.append(ranks(scores[held.items], real, scores, free[:n_items]))
         return answers[0], answers[1]
 
-    return Answers(*jax.lax.map(one, users, batch_size=max(1, PAIRS // n_items)))
+    return Answers(*_each(one, users, n_items))
 
 
 def predicted(score: ScoreUser, row: Bucket, users: Array) -> Answers:
@@ -92,4 +93,4 @@ def predicted(score: ScoreUser, row: Bucket, users: Array) -> Answers:
     def one(user: Array) -> tuple[Array, Array]:
         return score(user, row.validation.items[user]), score(user, row.test.items[user])
 
-    return Answers(*jax.vmap(one)(users))
+    return Answers(*_each(one, users, row.validation.items.shape[-1] + row.test.items.shape[-1]))

@@ -29,6 +29,7 @@ class Bucket(NamedTuple):
     """Clients of similar size; every array has a leading axis of clients.
 
     `gaps` and `bounds` describe the items that are never drawn as negatives (see `data.negatives`), by local user.
+    `seen` lists each user's training items (n_items beyond the end); it is there where all items are ranked.
     """
 
     client: Array
@@ -38,6 +39,7 @@ class Bucket(NamedTuple):
     count: Array
     gaps: Array
     bounds: Array
+    seen: Array | None
     validation: Part
     test: Part
 
@@ -107,7 +109,9 @@ def _rounded(sizes: Ints) -> Ints:
     return np.maximum(-(-sizes // step) * step, 1)
 
 
-def make_plan(problem: Problem, *, buckets: int = 6, chunk_size: int = 8192, cohort: int | None = None) -> Plan:
+def make_plan(
+    problem: Problem, *, buckets: int = 4, chunk_size: int = 4096, cohort: int | None = None
+) -> Plan:
     """Lay out the clients of a problem.
 
     A chunk holds about `chunk_size` interactions, which keeps its working set in the processor's cache, and no
@@ -162,6 +166,7 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
         count=filled.sum(1).astype(np.int32),
         gaps=gaps,
         bounds=bounds,
+        seen=_seen(problem, users, home) if problem.protocol.candidates is None else None,
         validation=_part(problem.validation, users, home),
         test=_part(problem.test, users, home),
     )
@@ -197,6 +202,15 @@ def _never_negative(
     row = np.repeat(np.repeat(np.arange(len(users)), users.shape[1]), total)
     gaps[row, np.repeat(bounds[:, :-1].ravel(), total) + within] = lists.values[source] - within
     return gaps, bounds.astype(np.int32)
+
+
+def _seen(problem: Problem, users: Ints, home: NDArray[np.bool_]) -> NDArray[np.int32]:
+    train = problem.train
+    lists = Ragged.group(problem.data.users[train], problem.data.items[train], problem.data.n_users)
+    flat = users.ravel()
+    items, filled = pad(lists, flat, max(1, int(lists.lengths[flat].max(initial=0))))
+    known = np.where(filled & home.reshape(-1, 1), items, problem.data.n_items)
+    return known.reshape(*users.shape, -1).astype(np.int32)
 
 
 def _part(held: HeldOut, users: Ints, home: NDArray[np.bool_]) -> Part:

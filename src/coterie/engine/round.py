@@ -10,19 +10,31 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Samples
+from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received, Samples
 from coterie.data.negatives import draw
 from coterie.engine import evaluate, tables
 from coterie.engine.evaluate import Answers
-from coterie.engine.keys import at
+from coterie.engine.keys import at, stream
 from coterie.engine.plan import Bucket
 
 
 class Keys(NamedTuple):
-    """The streams of draws that a client makes in a round."""
+    """The keys of a round by client number: for drawing negatives and for local training."""
 
     negatives: Array
     training: Array
+
+
+# LLVM's higher levels cost half the compile time again and gain nothing measurable here.
+QUICK = {"xla_backend_optimization_level": 1}
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def round_keys(seed: int, number: Array, n_clients: int) -> Keys:
+    """Return the keys of every client for one round."""
+    each = jax.vmap(at, in_axes=(None, None, 0))
+    clients = jnp.arange(n_clients)
+    return Keys(*(each(stream(seed, name), number, clients) for name in Keys._fields))
 
 
 class Trained(NamedTuple):
@@ -45,6 +57,7 @@ class Outcome(NamedTuple):
     clients: Array
     touched: Array | None
     uploads: Message | None
+    present: Array | None
     metrics: dict[str, Array]
     answers: Answers | None
 
@@ -75,22 +88,21 @@ class Programs:
 
     # -- one client ---------------------------------------------------------------------------------------
 
-    def samples(self, keys: Keys, number: Array, row: Bucket) -> Samples:
+    def samples(self, keys: Keys, row: Bucket) -> Samples:
         """Draw the samples of one client for one round."""
-        key = at(keys.negatives, number, row.client)
         return draw(
-            key, self.config.negatives, self.n_items,
+            keys.negatives[row.client], self.config.negatives, self.n_items,
             row.users, row.items, row.labels, row.count, row.gaps, row.bounds,
         )  # fmt: skip
 
     def train_client(
-        self, keys: Keys, number: Array, server: Message, store: Message, row: Bucket, client: Array,
+        self, keys: Keys, server: Message, store: Message, row: Bucket, client: Array,
         active: Array, most: Array, slot: Array | None,
     ) -> Trained:  # fmt: skip
         """Download, draw samples, train: one client, seen through its rows where that is enough."""
         algorithm = self.algorithm
         assert algorithm.download and algorithm.local_update
-        data = self.samples(keys, number, row)
+        data = self.samples(keys, row)
         data = data._replace(count=jnp.where(active, data.count, 0), most=most)
         down = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
         rows, view = None, down
@@ -98,7 +110,7 @@ class Programs:
             rows, data = tables.renumber(slot, data)
             view = tables.take(down, self.names, rows.ids)
         private = tables.take_stored(store, self.names, client, rows.ids if rows else None)
-        key = at(keys.training, number, row.client)
+        key = keys.training[row.client]
         upload, private, metrics = algorithm.local_update(key, self.config, view, private, data)
         return Trained(upload, private, metrics, down, rows, active)
 
@@ -128,9 +140,9 @@ class Programs:
 
     # -- one bucket ---------------------------------------------------------------------------------------
 
-    @partial(jax.jit, static_argnums=0, donate_argnums=4)
+    @partial(jax.jit, static_argnums=0, donate_argnums=3, compiler_options=QUICK)
     def train(
-        self, keys: Keys, number: Array, server: Message, store: Message, bucket: Bucket, members: Array,
+        self, keys: Keys, server: Message, store: Message, bucket: Bucket, members: Array,
         chunks: Array,
     ) -> Outcome:  # fmt: skip
         """Train the clients `members[:chunks]` (chunks x clients; -1 is nobody) of a bucket."""
@@ -142,25 +154,25 @@ class Programs:
             rows = jax.tree.map(lambda leaf: leaf[client], bucket)
             active = there & (rows.count > 0)
             most = jnp.max(jnp.where(active, rows.count, 0)) * (1 + self.config.negatives)
-            each = partial(self.train_client, keys, number, server, out.store)
+            each = partial(self.train_client, keys, server, out.store)
             trained = jax.vmap(each, in_axes=(0, 0, 0, None, 0))(rows, client, active, most, slots)
-            return self._collect(out, trained, bucket, rows, jnp.where(there, members[i], len(bucket.client))), (
-                jax.vmap(tables.release)(trained.rows) if slots is not None else None
-            )
+            return self._collect(
+                out, trained, bucket, rows, jnp.where(there, members[i], len(bucket.client))
+            ), (jax.vmap(tables.release)(trained.rows) if slots is not None else None)
 
         width = members.shape[1]
         slots = jnp.full((width, self.n_items), tables.FREE) if self.rows else None
-        start = self._empty(keys, number, server, store, bucket)
+        start = self._empty(keys, server, store, bucket)
         return jax.lax.fori_loop(0, chunks, chunk, (start, slots))[0]
 
-    def _empty(self, keys: Keys, number: Array, server: Message, store: Message, bucket: Bucket) -> Outcome:
+    def _empty(self, keys: Keys, server: Message, store: Message, bucket: Bucket) -> Outcome:
         """Return the outcome of a bucket in which nobody took part yet, by the shapes of one client."""
         row = jax.tree.map(lambda leaf: leaf[0], bucket)
         zero = jnp.zeros((), jnp.int32)
         slot = jnp.zeros(self.n_items, jnp.int32) if self.rows else None
 
         def one(active: Array) -> Trained:
-            return self.train_client(keys, number, server, store, row, zero, active, zero, slot)
+            return self.train_client(keys, server, store, row, zero, active, zero, slot)
 
         shape = jax.eval_shape(one, jnp.bool_(True))
         clients, items = len(bucket.client), self.n_items
@@ -176,6 +188,7 @@ class Programs:
             clients=zero,
             touched=jnp.zeros(items) if self.config.aggregation == "per_item_mean" else None,
             uploads=_zeros(upload, clients) if asks else None,
+            present=jnp.zeros(clients, bool) if asks else None,
             metrics=_zeros(shape.metrics),
             answers=_zeros(answers, clients) if answers is not None else None,
         )
@@ -185,32 +198,23 @@ class Programs:
         active = trained.active
         weight = active * (rows.count if self.config.aggregation == "weighted" else 1.0)
         place = jnp.where(active, where, len(bucket.client))
-        answers = out.answers
+        answers, uploads = out.answers, out.uploads
         if answers is not None:
             new = jax.vmap(self.trained_answers)(rows, trained)
             answers = jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
         return Outcome(
-            store=self._stored(out.store, trained, place),
+            store=self._written(out.store, trained.private, trained.rows, place),
             total=self._summed(out.total, trained, weight),
             weight=out.weight + weight.sum(),
             clients=out.clients + active.sum(dtype=jnp.int32),
             touched=None if out.touched is None else self._count_touched(out.touched, trained),
-            uploads=None if out.uploads is None else self._kept(out.uploads, trained, place),
-            metrics=jax.tree.map(lambda s, m: s + jnp.sum(jnp.where(active, m, 0)), out.metrics, trained.metrics),
+            uploads=None if uploads is None else self._written(uploads, trained.upload, trained.rows, place),
+            present=None if out.present is None else out.present.at[place].set(True, mode="drop"),
+            metrics=jax.tree.map(
+                lambda s, m: s + jnp.sum(jnp.where(active, m, 0)), out.metrics, trained.metrics
+            ),
             answers=answers,
         )
-
-    def _stored(self, store: Message, trained: Trained, place: Array) -> Message:
-        by_row = tables.fields(store, self.names) if trained.rows else []
-
-        def write(name: str) -> Any:
-            old, new = getattr(store, name), getattr(trained.private, name)
-            if name not in by_row:
-                return jax.tree.map(lambda o, n: o.at[place].set(n, mode="drop"), old, new)
-            ids = jnp.where(trained.rows.own, trained.rows.ids, self.n_items)
-            return old.at[place[:, None], ids].set(new, mode="drop")
-
-        return store._replace(**{name: write(name) for name in store._fields})
 
     def _summed(self, total: Message, trained: Trained, weight: Array) -> Message:
         by_row = tables.fields(total, self.names) if trained.rows else []
@@ -232,19 +236,46 @@ class Programs:
         moved = jnp.any(rows != 0, axis=tuple(range(2, rows.ndim)))
         return touched + moved.sum(0)
 
-    def _kept(self, uploads: Message, trained: Trained, place: Array) -> Message:
-        by_row = tables.fields(uploads, self.names) if trained.rows else []
+    def _written(self, kept: Message, new: Message, rows: tables.Rows | None, place: Array) -> Message:
+        """Write a chunk of clients' messages into arrays that hold one of each client of the bucket."""
+        by_row = tables.fields(kept, self.names) if rows else []
 
         def write(name: str) -> Any:
-            old, new = getattr(uploads, name), getattr(trained.upload, name)
-            if name not in by_row:
-                return jax.tree.map(lambda o, n: o.at[place].set(n, mode="drop"), old, new)
-            ids = jnp.where(trained.rows.own, trained.rows.ids, self.n_items)
-            return old.at[place[:, None], ids].set(new, mode="drop")
+            old, mine = getattr(kept, name), getattr(new, name)
+            if rows is None or name not in by_row:
+                return jax.tree.map(lambda o, n: o.at[place].set(n, mode="drop"), old, mine)
+            ids = jnp.where(rows.own, rows.ids, self.n_items)
+            return old.at[place[:, None], ids].set(mine, mode="drop")
 
-        return uploads._replace(**{name: write(name) for name in uploads._fields})
+        return kept._replace(**{name: write(name) for name in kept._fields})
 
-    @partial(jax.jit, static_argnums=0)
+    @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=QUICK)
+    def train_centrally(
+        self, keys: Keys, server: Message, bucket: Bucket
+    ) -> tuple[Message, dict[str, Array]]:
+        """Train on all data in one place: one pass over the pooled samples."""
+        assert self.algorithm.train
+        row = jax.tree.map(lambda leaf: leaf[0], bucket)
+        return self.algorithm.train(keys.training[0], self.config, server, self.samples(keys, row))
+
+    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+    def finish(self, key: Array, server: Message, outcomes: list[Outcome], order: Array) -> Message:
+        """Add up the buckets and let the server take its step; `order` puts clients in ascending number."""
+        assert self.algorithm.server_update
+        total, weight, clients, touched = (
+            jax.tree.map(lambda *leaves: sum(leaves), *(getattr(out, name) for out in outcomes))
+            for name in ("total", "weight", "clients", "touched")
+        )
+        received = Received(total, weight, clients, touched)
+        if outcomes[0].uploads is not None:
+            uploads = jax.tree.map(
+                lambda *leaves: jnp.concatenate(leaves)[order], *(out.uploads for out in outcomes)
+            )
+            present = jnp.concatenate([out.present for out in outcomes])[order]
+            received = received._replace(uploads=uploads, present=present)
+        return self.algorithm.server_update(key, self.config, server, received)
+
+    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:
         """Evaluate the clients `members[:chunks]` of a bucket with the server's present state."""
 

@@ -60,7 +60,11 @@ def take(message: Message, tables: Sequence[str], ids: Array) -> Message:
 def take_stored(store: Message, tables: Sequence[str], client: Array, ids: Array | None) -> Message:
     """Return one client's private state out of the store, its item tables by row unless `ids` is None."""
     by_row = fields(store, tables) if ids is not None else []
-    rest = {name: jax.tree.map(lambda leaf: leaf[client], getattr(store, name)) for name in store._fields if name not in by_row}
+    rest = {
+        name: jax.tree.map(lambda leaf: leaf[client], getattr(store, name))
+        for name in store._fields
+        if name not in by_row
+    }
     return store._replace(**rest, **{name: getattr(store, name)[client, ids] for name in by_row})
 
 

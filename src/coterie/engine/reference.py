@@ -1,0 +1,131 @@
+"""The same round as a plain loop over clients: slow, obvious, and the truth that the compiled round must equal.
+
+Nothing is padded, chunked or renumbered here: each client gets whole item tables and its own samples, one after
+the other, and held-out items are ranked by the plainest rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Received, Samples
+from coterie.data.negatives import draw
+from coterie.engine import keys
+from coterie.evaluation.metrics import rank_of
+from coterie.evaluation.problem import Problem
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One algorithm on one problem."""
+
+    algorithm: Algorithm
+    config: ClientConfig
+    catalogue: Catalogue
+    problem: Problem
+
+    def users(self, client: int) -> NDArray[np.int64]:
+        """Users with records at a client or answered there, ascending."""
+        problem = self.problem
+        rows = problem.train[problem.client == client]
+        return np.union1d(problem.data.users[rows], np.flatnonzero(problem.home == client))
+
+    def start(self) -> tuple[Message, list[Message]]:
+        """Return the initial server state and each client's private state."""
+        seed, config = self.problem.seed, self.config
+        assert self.algorithm.init_client
+        server = self.algorithm.init_server(keys.stream(seed, "server"), config, self.catalogue)
+        key = keys.stream(seed, "client")
+        room = [max(1, len(self.users(number))) for number in range(self.problem.n_clients)]
+        privates = [
+            self.algorithm.init_client(key, config, self.catalogue, Client(number, users))
+            for number, users in enumerate(room)
+        ]
+        return server, privates
+
+    def samples(self, number: int, client: int) -> Samples:
+        """Draw a client's samples of a round."""
+        problem, users = self.problem, self.users(client)
+        rows = problem.train[problem.client == client]
+        known = [problem.never_negative[user] for user in users]
+        gaps = np.concatenate([items - np.arange(len(items)) for items in known]) if known else np.zeros(1)
+        bounds = np.concatenate([[0], np.cumsum([len(items) for items in known])])
+        rating = problem.protocol.task == "rating"
+        return draw(
+            keys.at(keys.stream(problem.seed, "negatives"), number, client),
+            self.config.negatives,
+            problem.data.n_items,
+            jnp.asarray(np.searchsorted(users, problem.data.users[rows]), jnp.int32),
+            jnp.asarray(problem.data.items[rows]),
+            jnp.asarray(problem.data.ratings[rows] if rating else np.ones(len(rows)), jnp.float32),
+            jnp.int32(len(rows)),
+            jnp.asarray(gaps, jnp.int32),
+            jnp.asarray(bounds, jnp.int32),
+        )
+
+    def train(
+        self, number: int, server: Message, private: Message, client: int
+    ) -> tuple[Message, Message, dict[str, Array], Message]:
+        """Train one client; returns upload, private state, metrics and the client's own view."""
+        assert self.algorithm.download and self.algorithm.local_update
+        down = self.algorithm.download(self.config, server, Client(client, max(1, len(self.users(client)))))
+        key = keys.at(keys.stream(self.problem.seed, "training"), number, client)
+        data = self.samples(number, client)
+        upload, private, measured = self.algorithm.local_update(key, self.config, down, private, data)
+        local = self.config.eval_table == "local" and self.algorithm.personalise
+        view = self.algorithm.personalise(self.config, down, upload, private) if local else down
+        return upload, private, measured, view
+
+    def round(
+        self, number: int, server: Message, privates: list[Message], clients: NDArray[np.int64] | None = None
+    ) -> tuple[Message, list[Message], dict[int, Message]]:
+        """Run one round over `clients`; returns server, private states and the views of who took part."""
+        config, privates, views = self.config, list(privates), {}
+        sizes = np.bincount(self.problem.client, minlength=self.problem.n_clients)
+        uploads, weights = [], []
+        everybody = range(self.problem.n_clients) if clients is None else clients.tolist()
+        for client in everybody:
+            if sizes[client] == 0:
+                continue
+            upload, privates[client], _, views[client] = self.train(number, server, privates[client], client)
+            uploads.append(upload)
+            weights.append(float(sizes[client]) if config.aggregation == "weighted" else 1.0)
+        assert self.algorithm.server_update
+        key = keys.at(keys.stream(self.problem.seed, "server step"), number, 0)
+        received = self._received(uploads, weights, list(views))
+        return self.algorithm.server_update(key, config, server, received), privates, views
+
+    def _received(self, uploads: list[Message], weights: list[float], present: list[int]) -> Received:
+        total = jax.tree.map(
+            lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)), *uploads
+        )
+        received = Received(total, sum(weights), len(uploads))
+        if self.config.aggregation == "per_item_mean":
+            tables = [getattr(upload, self.algorithm.info.item_tables[0]) for upload in uploads]
+            received = received._replace(touched=sum(jnp.any(table != 0, axis=1) for table in tables))
+        if self.algorithm.info.server_sees == "updates":
+            where = jnp.asarray(present)
+            blank = jax.tree.map(lambda leaf: jnp.zeros((self.problem.n_clients, *leaf.shape)), uploads[0])
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *uploads)
+            received = received._replace(
+                uploads=jax.tree.map(lambda b, s: b.at[where].set(s), blank, stacked),
+                present=jnp.zeros(self.problem.n_clients, bool).at[where].set(True),
+            )
+        return received
+
+    def test_ranks(self, view: Message, private: Message, client: int, user: int) -> NDArray[np.int32]:
+        """Rank a user's test items with a client's view."""
+        problem, n_items = self.problem, self.problem.data.n_items
+        local = jnp.int32(np.searchsorted(self.users(client), user))
+        scores = np.asarray(self.algorithm.score(self.config, view, private, local, jnp.arange(n_items)))
+        held = problem.test.items[user]
+        if problem.test.candidates is None:
+            return rank_of(scores, held, problem.masked("test")[user])
+        outside = np.setdiff1d(np.arange(n_items), np.append(problem.test.candidates[user], held))
+        return rank_of(scores, held, outside)

@@ -1,0 +1,347 @@
+"""A federation in one process: rounds, evaluation, selection of the best round on validation."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from pydantic import Field
+
+from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Samples
+from coterie.engine import keys
+from coterie.engine.evaluate import Answers
+from coterie.engine.participation import Participation, expected, steps
+from coterie.engine.plan import Layout, Plan, make_plan
+from coterie.engine.round import Outcome, Programs, round_keys
+from coterie.errors import CoterieError
+from coterie.evaluation import metrics
+from coterie.evaluation.problem import Problem
+from coterie.wire import codec
+from coterie.wire.ledger import Ledger
+
+
+class Conduct(Participation):
+    """How a run is conducted."""
+
+    rounds: int = Field(100, ge=1, description="communication rounds; epochs of a centralised method")
+    eval_every: int = Field(1, ge=1, description="rounds between evaluations; the last round always is one")
+    patience: int | None = Field(None, ge=1, description="evaluations without a better one before stopping")
+
+
+@dataclass
+class State:
+    """What a run carries from round to round: the server's state and the private states, by bucket."""
+
+    server: Message
+    stores: list[Message]
+    round: int = 0
+
+    def copy(self) -> State:
+        """Return a copy that later rounds cannot overwrite."""
+        return State(*jax.tree.map(jnp.copy, (self.server, self.stores)), self.round)
+
+
+@dataclass
+class Record:
+    """One line of `metrics.jsonl`: a round, its loss, what evaluation found, its cost."""
+
+    round: int
+    clients: int
+    metrics: dict[str, float]
+    validation: dict[str, float] | None
+    test: dict[str, float] | None
+    seconds: dict[str, float]
+    bytes: dict[str, int]
+
+
+@dataclass
+class Best:
+    """The round that validation chose; `state` is enough to answer as the clients did in that round."""
+
+    value: float
+    record: Record
+    state: State
+    ranks: Answers
+
+
+@dataclass
+class Clock:
+    """Seconds spent, by what they were spent on."""
+
+    spent: dict[str, float] = field(default_factory=lambda: {"compile": 0.0, "train": 0.0, "evaluate": 0.0})
+
+    @contextmanager
+    def on(self, what: str) -> Iterator[None]:
+        """Count the time inside; what is spent on compiling in there counts as compiling."""
+        compiled = COMPILING.seconds
+        start = time.perf_counter()
+        yield
+        compiled = COMPILING.seconds - compiled
+        self.spent["compile"] += compiled
+        self.spent[what] += max(0.0, time.perf_counter() - start - compiled)
+
+
+class _Compiling:
+    """Adds up the seconds that JAX spends on tracing and compiling, and counts compilations."""
+
+    def __init__(self) -> None:
+        self.seconds, self.programs = 0.0, 0
+        jax.monitoring.register_event_duration_secs_listener(self._heard)
+
+    def _heard(self, event: str, seconds: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            self.seconds += seconds
+            self.programs += event.endswith("backend_compile_duration")
+
+
+COMPILING = _Compiling()
+
+
+class Simulation:
+    """Runs an algorithm over a problem, one round at a time."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        settings: dict[str, Any],
+        problem: Problem,
+        conduct: Conduct,
+        *,
+        rows: bool | None = None,
+        buckets: int = 4,
+        chunk_size: int = 4096,
+    ) -> None:
+        check_task(algorithm, problem)
+        self.algorithm, self.conduct, self.seed = algorithm, conduct, problem.seed
+        self.problem = pooled(problem) if algorithm.central else problem
+        self.catalogue = catalogue_of(problem)
+        self.config = configured(algorithm, settings, problem, self.catalogue)
+        self.plan = self._plan(buckets, chunk_size)
+        self.programs = Programs(
+            algorithm,
+            self.config,
+            problem.data.n_items,
+            problem.protocol.task,
+            problem.protocol.candidates is not None,
+            rows=algorithm.info.touches == "rows" if rows is None else rows,
+        )
+        self.state = self._initial()
+        self.ledger = ledger_of(algorithm, self.config, self.state.server, self.catalogue)
+        self.best: Best | None = None
+        self.history: list[Record] = []
+        self.clock = Clock()
+        order = np.argsort(np.concatenate([layout.bucket.client for layout in self.plan.layouts]))
+        self._order = jnp.asarray(order)
+
+    def _plan(self, buckets: int, chunk_size: int) -> Plan:
+        cohort = expected(self.conduct, self.problem.n_clients)
+        return make_plan(self.problem, buckets=buckets, chunk_size=chunk_size, cohort=cohort)
+
+    def _initial(self) -> State:
+        server = self.algorithm.init_server(keys.stream(self.seed, "server"), self.config, self.catalogue)
+        return State(server, [self._initial_store(layout) for layout in self.plan.layouts])
+
+    def _initial_store(self, layout: Layout) -> Message:
+        if self.algorithm.init_client is None:
+            return ()
+        key, init = keys.stream(self.seed, "client"), self.algorithm.init_client
+        each = lambda number: init(key, self.config, self.catalogue, Client(number, layout.room))  # noqa: E731
+        return jax.jit(jax.vmap(each))(layout.bucket.client)
+
+    # -- a round ------------------------------------------------------------------------------------------
+
+    def advance(self) -> Record:
+        """Run one round; evaluate and remember it if validation likes it best."""
+        start, number = time.perf_counter(), self.state.round
+        asks = (number + 1) % self.conduct.eval_every == 0 or number + 1 == self.conduct.rounds
+        before = self.state.copy() if self.programs.local_view and asks else None
+        train = self._train_centrally if self.algorithm.central else self._train_clients
+        with self.clock.on("train"):
+            clients, measured, answers = train(number)
+        self.state.round = number + 1
+        record = Record(
+            number + 1, clients, measured, None, None, {}, {"up": self.ledger.up, "down": self.ledger.down}
+        )
+        if asks:
+            with self.clock.on("evaluate"):
+                self._judge(record, answers or self.ask(), before)
+        record.seconds = {"round": time.perf_counter() - start, **self.clock.spent}
+        self.history.append(record)
+        return record
+
+    def _train_clients(self, number: int) -> tuple[int, dict[str, float], Answers | None]:
+        drawn = round_keys(self.seed, number, self.plan.n_clients)
+        server_key = keys.at(keys.stream(self.seed, "server step"), number)
+        reached, sums, answers = 0, {}, None
+        for i, step in enumerate(steps(self.conduct, self.seed, number, self.plan.n_clients)):
+            before = self.state.server
+            outcomes = self._train_step(drawn, step.arrived)
+            self.state.stores = [outcome.store for outcome in outcomes]
+            light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
+            self.state.server = self.programs.finish(keys.at(server_key, i), before, light, self._order)
+            self.ledger.count(len(step.chosen), len(step.arrived))
+            reached += sum(int(out.clients) for out in outcomes)
+            sums = _added(sums, [out.metrics for out in outcomes])
+            if self.programs.local_view:
+                answers = self._merge(answers, outcomes, before, step.arrived)
+        return reached, {name: value / max(reached, 1) for name, value in sums.items()}, answers
+
+    def _train_step(self, drawn: Any, clients: NDArray[np.int64]) -> list[Outcome]:
+        return [
+            self.programs.train(
+                drawn, self.state.server, store, layout.bucket, *self._members(number, clients)
+            )
+            for number, (layout, store) in enumerate(zip(self.plan.layouts, self.state.stores, strict=True))
+        ]
+
+    def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[Array, int]:
+        """Rows of the bucket that take part, in chunks of fixed length (-1 is nobody), and how many chunks."""
+        layout = self.plan.layouts[bucket]
+        rows = self.plan.row_of[clients[self.plan.bucket_of[clients] == bucket]]
+        chunks = -(-layout.clients // layout.chunk)
+        table = np.full(chunks * layout.chunk, -1, np.int32)
+        table[: len(rows)] = rows
+        return jnp.asarray(table.reshape(chunks, layout.chunk)), -(-len(rows) // layout.chunk)
+
+    def _train_centrally(self, number: int) -> tuple[int, dict[str, float], None]:
+        drawn = round_keys(self.seed, number, 1)
+        bucket = self.plan.layouts[0].bucket
+        self.state.server, measured = self.programs.train_centrally(drawn, self.state.server, bucket)
+        return 1, {name: float(value) for name, value in measured.items()}, None
+
+    # -- evaluation ---------------------------------------------------------------------------------------
+
+    def ask(self, server: Message | None = None, clients: NDArray[np.int64] | None = None) -> Answers:
+        """Ask clients (all of them by default) with a server state (the present one); rows are users."""
+        server = self.state.server if server is None else server
+        clients = np.arange(self.plan.n_clients) if clients is None else clients
+        answers = [
+            self.programs.ask(server, store, layout.bucket, *self._members(number, clients))
+            for number, (layout, store) in enumerate(zip(self.plan.layouts, self.state.stores, strict=True))
+        ]
+        return self._by_user(answers)
+
+    def _merge(
+        self, answers: Answers | None, outcomes: list[Outcome], server: Message, trained: NDArray[np.int64]
+    ) -> Answers:
+        """Add the answers of the clients that just trained; who has not trained answers with the download."""
+        new = self._by_user([out.answers for out in outcomes])
+        absent = np.setdiff1d(np.arange(self.plan.n_clients), trained)
+        if len(absent) == 0:
+            return new
+        rest = answers if answers is not None else self.ask(server, absent)
+        took_part = np.isin(self.problem.home, trained)[:, None]
+        return Answers(*(np.where(took_part, mine, other) for mine, other in zip(new, rest, strict=True)))
+
+    def _by_user(self, answers: list[Answers | None]) -> Answers:
+        tables = []
+        for part in Answers._fields:
+            parts = [np.asarray(getattr(each, part)) for each in answers]
+            table = np.zeros((self.plan.n_users, max(each.shape[-1] for each in parts)), parts[0].dtype)
+            for layout, each in zip(self.plan.layouts, parts, strict=True):
+                here = layout.user_numbers >= 0
+                table[layout.user_numbers[here], : each.shape[-1]] = each[here]
+            tables.append(table)
+        return Answers(*tables)
+
+    def _judge(self, record: Record, answers: Answers, before: State | None) -> None:
+        """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
+        record.validation = measure(self.problem, answers, "validation")
+        record.test = measure(self.problem, answers, "test")
+        name = selecting(self.problem)
+        value = record.validation[name] * (-1 if self.problem.protocol.lower_is_better else 1)
+        if self.best is None or not value < self.best.value:
+            self.best = Best(value, record, before or self.state.copy(), answers)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are done, or patience ran out."""
+        if self.conduct.patience is None or self.best is None:
+            return self.state.round >= self.conduct.rounds
+        waited = sum(
+            record.validation is not None for record in self.history if record.round > self.best.record.round
+        )
+        return self.state.round >= self.conduct.rounds or waited >= self.conduct.patience
+
+
+def check_task(algorithm: Algorithm, problem: Problem) -> None:
+    """Refuse an algorithm that cannot do what the protocol asks."""
+    task = problem.protocol.task
+    if task not in algorithm.info.tasks:
+        does = " and ".join(algorithm.info.tasks)
+        raise CoterieError(
+            f"{algorithm.info.name} does {does}, and protocol {problem.protocol.name} asks for {task}; choose another."
+        )
+
+
+def pooled(problem: Problem) -> Problem:
+    """Return the problem with all data in one place."""
+    nowhere = np.zeros_like(problem.client), np.zeros_like(problem.home)
+    return dataclasses.replace(problem, client=nowhere[0], home=nowhere[1], n_clients=1)
+
+
+def catalogue_of(problem: Problem) -> Catalogue:
+    """Return the sizes and public item facts of a problem."""
+    return Catalogue(
+        problem.data.n_items, problem.data.n_users, problem.n_clients, jnp.asarray(problem.popularity)
+    )
+
+
+def configured(
+    algorithm: Algorithm, settings: dict[str, Any], problem: Problem, catalogue: Catalogue
+) -> ClientConfig:
+    """Build an algorithm's settings and fill in what depends on the task and the data."""
+    rating = problem.protocol.task == "rating"
+    config = algorithm.configure(({"negatives": 0} if rating else {}) | settings)
+    if config.loss == "auto":
+        config = config.model_copy(update={"loss": "squared" if rating else "bce"})
+    return algorithm.resolve(config, catalogue) if algorithm.resolve else config
+
+
+def ledger_of(algorithm: Algorithm, config: ClientConfig, server: Message, catalogue: Catalogue) -> Ledger:
+    """Return a ledger that knows the size of one download and one upload; centralised methods send nothing."""
+    if algorithm.central:
+        return Ledger(0, 0)
+    assert algorithm.init_client and algorithm.download and algorithm.local_update
+    client = Client(0, 1)
+    key = keys.stream(0, "ledger")
+    sample = jnp.zeros(1, jnp.int32)
+    data = Samples(sample, sample, jnp.zeros(1), 1, 1)
+
+    def one(server: Message) -> tuple[Message, Message]:
+        down = algorithm.download(config, server, client)
+        private = algorithm.init_client(key, config, catalogue, client)
+        return down, algorithm.local_update(key, config, down, private, data)[0]
+
+    down, up = jax.eval_shape(one, server)
+    return Ledger(codec.size(down), codec.size(up))
+
+
+def selecting(problem: Problem) -> str:
+    """Return the name of the metric that chooses the round."""
+    protocol = problem.protocol
+    return protocol.select if protocol.task == "rating" else f"{protocol.select}@{protocol.k}"
+
+
+def measure(problem: Problem, answers: Answers, part: str) -> dict[str, float]:
+    """Turn answers into the protocol's metrics."""
+    table = getattr(answers, part)
+    if problem.protocol.task == "ranking":
+        return metrics.summarise(table, problem.protocol.k)
+    held = getattr(problem, part)
+    real = np.arange(table.shape[1]) < held.items.lengths[:, None]
+    predicted, actual = table[real], held.ratings.values
+    return {"mae": metrics.mae(predicted, actual), "rmse": metrics.rmse(predicted, actual)}
+
+
+def _added(sums: dict[str, float], more: list[dict[str, Array]]) -> dict[str, float]:
+    return {name: sums.get(name, 0.0) + sum(float(part[name]) for part in more) for name in more[0]}

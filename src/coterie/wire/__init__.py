@@ -1,0 +1,1 @@
+"""What travels: messages as bytes, and the ledger that counts them."""
