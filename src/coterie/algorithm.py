@@ -12,7 +12,8 @@ A whole algorithm, which learns how often each item is liked and never sees by w
 ...     negatives: int = 0
 >>> class Server(NamedTuple):
 ...     likes: jnp.ndarray
->>> Download = Upload = Server
+>>> Download = Server
+>>> Upload = Server
 >>> class Private(NamedTuple):
 ...     pass
 >>> def init_server(key, config, catalogue):
@@ -105,7 +106,7 @@ class Samples(NamedTuple):
     users: Array
     items: Array
     labels: Array
-    count: Array | int
+    count: Array | int  # type: ignore[assignment]
     most: Array | int
 
     @property
@@ -145,6 +146,10 @@ class Info:
     status: str = "complete"
 
 
+def _absent(*_: Any) -> Any:
+    raise AssertionError("a centralised algorithm has no clients")
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """The functions of one algorithm file, under their common names.
@@ -158,10 +163,10 @@ class Algorithm:
     Config: type[ClientConfig]
     init_server: Callable[..., Message]
     score: Callable[..., Array]
-    init_client: Callable[..., Message] | None = None
-    download: Callable[..., Message] | None = None
-    local_update: Callable[..., tuple[Message, Message, dict[str, Array]]] | None = None
-    server_update: Callable[..., Message] | None = None
+    init_client: Callable[..., Message] = _absent
+    download: Callable[..., Message] = _absent
+    local_update: Callable[..., tuple[Message, Message, dict[str, Array]]] = _absent
+    server_update: Callable[..., Message] = _absent
     train: Callable[..., tuple[Message, dict[str, Array]]] | None = None
     personalise: Callable[..., Message] | None = None
     resolve: Callable[..., ClientConfig] | None = None

@@ -50,9 +50,7 @@ def passes(
         place = jax.lax.dynamic_slice(order, (number * size,), (size,))
         real = place < data.count
         place = jnp.where(real, place, 0)
-        batch = Batch(
-            data.users[place], data.items[place], data.labels[place], real.astype(data.labels.dtype)
-        )
+        batch = Batch(data.users[place], data.items[place], data.labels[place], real.astype(data.labels.dtype))
         state, loss = step(carry[0], batch)
         return state, carry[1] + loss * batch.weights.sum()
 
@@ -103,17 +101,40 @@ def add(left: Any, right: Any) -> Any:
     return jax.tree.map(jnp.add, left, right)
 
 
-def init_mlp(key: Array, sizes: Sequence[int]) -> list[tuple[Array, Array]]:
-    """Layers with He-uniform weights and zero biases, `sizes` = input, hidden..., output."""
-    init = jax.nn.initializers.he_uniform()
-    keys = jax.random.split(key, len(sizes) - 1)
-    shapes = zip(sizes[:-1], sizes[1:], strict=True)
-    return [(init(k, shape, jnp.float32), jnp.zeros(shape[1])) for k, shape in zip(keys, shapes, strict=True)]
+class Layer(NamedTuple):
+    """A linear layer."""
+
+    weight: Array
+    bias: Array
 
 
-def dense(layer: tuple[Array, Array], x: Array) -> Array:
-    """One linear layer."""
-    return x @ layer[0] + layer[1]
+def dense(layer: Layer, x: Array) -> Array:
+    """Apply a linear layer."""
+    return x @ layer.weight + layer.bias
+
+
+def init_neumf(key: Array, dim: int, hidden: Sequence[int], gmf: bool) -> list[Layer]:
+    """Tower over two vectors of `dim` with `hidden` layers and one output, which also sees `p * q` if `gmf`.
+
+    Weights are He-uniform, biases zero.
+    """
+    inputs = [2 * dim, *hidden[:-1], hidden[-1] + (dim if gmf else 0)]
+    shapes = list(zip(inputs, [*hidden, 1], strict=True))
+    draw = jax.nn.initializers.he_uniform()
+    keys = jax.random.split(key, len(shapes))
+    return [Layer(draw(k, shape), jnp.zeros(shape[1])) for k, shape in zip(keys, shapes, strict=True)]
+
+
+def neumf(tower: list[Layer], users: Array, items: Array, gmf: bool) -> Array:
+    """NeuMF logits of rows `[p', p]` and `[q', q]` (without `gmf`: `p'` and `q'`); one user row may stand for all."""
+    dim = tower[0].weight.shape[0] // 2
+    # Two products instead of one over the concatenation: the part of a single user is then computed once.
+    mine = users[..., :dim] @ tower[0].weight[:dim] + tower[0].bias
+    hidden = jax.nn.relu(items[..., :dim] @ tower[0].weight[dim:] + mine)
+    for layer in tower[1:-1]:
+        hidden = jax.nn.relu(dense(layer, hidden))
+    features = jnp.concatenate([hidden, users[..., dim:] * items[..., dim:]], -1) if gmf else hidden
+    return dense(tower[-1], features)[..., 0]
 
 
 def guarded(skip: Array, old: Any, new: Any) -> Any:
@@ -135,9 +156,7 @@ class RowAdam(NamedTuple):
         return cls(jnp.zeros((), jnp.int32), *(jnp.zeros_like(table) for _ in range(3)))
 
 
-def adam_rows(
-    table: Array, state: RowAdam, ids: Array, grads: Array, lr: float, batch: Batch
-) -> tuple[Array, RowAdam]:
+def adam_rows(table: Array, state: RowAdam, ids: Array, grads: Array, lr: float, batch: Batch) -> tuple[Array, RowAdam]:
     """One Adam step on the rows `ids` of a batch; a row that stands there twice moves once, by the sum.
 
     The cost follows the batch, not the table. Padding samples are written nowhere.
@@ -169,6 +188,4 @@ def combine(rule: Rule, received: Received, tables: Sequence[str] = ()) -> Messa
     assert received.touched is not None
     count = jnp.maximum(received.touched, 1)
     rows = {name: getattr(received.total, name) for name in tables}
-    return mean._replace(
-        **{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()}
-    )
+    return mean._replace(**{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()})

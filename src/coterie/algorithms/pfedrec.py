@@ -18,7 +18,7 @@ Deviation: a client that did not take part in a round is evaluated with the tabl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +50,8 @@ class Config(ClientConfig):
 
     embedding_dim: int = Field(32, ge=1)
     lr: float = Field(0.1, gt=0, description="rate of the scorer")
-    item_lr: float | None = Field(None, description="rate of the items; None: 80 * lr * n_items")
-    eval_table: str = Field("local", pattern="^(local|global)$")
+    item_lr: float = Field(0, ge=0, description="rate of the items; 0: 80 * lr * n_items")
+    eval_table: Literal["global", "local"] = "local"
 
 
 class Server(NamedTuple):
@@ -60,7 +60,8 @@ class Server(NamedTuple):
     items: Array
 
 
-Download = Upload = Server
+Download = Server
+Upload = Server
 
 
 class Private(NamedTuple):
@@ -72,9 +73,8 @@ class Private(NamedTuple):
 
 def resolve(config: Config, catalogue: Catalogue) -> Config:
     """Fill in the item rate, which depends on the size of the catalogue."""
-    if config.item_lr is not None:
-        return config
-    return config.model_copy(update={"item_lr": 80 * config.lr * catalogue.n_items})
+    item_lr = config.item_lr or 80 * config.lr * catalogue.n_items
+    return config.model_copy(update={"item_lr": item_lr})
 
 
 def init_server(key: Array, config: Config, catalogue: Catalogue) -> Server:

@@ -6,7 +6,7 @@ All ranking metrics are functions of these ranks (`evaluation.metrics`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,8 @@ ScoreUser = Callable[[Array, Array], Array]
 class Answers(NamedTuple):
     """Per local user: ranks (0 beyond the held-out items) or predicted ratings."""
 
-    validation: Array
-    test: Array
+    validation: Any
+    test: Any
 
 
 def ranks(held: Array, real: Array, rivals: Array, allowed: Array) -> Array:
@@ -58,7 +58,7 @@ def sampled(score: ScoreUser, row: Bucket, users: Array) -> Answers:
         allowed = [jnp.ones(part.candidates.shape, bool) for part in parts]
         return tuple(ranks(scores[2 * i], _held(parts[i]), scores[2 * i + 1], allowed[i]) for i in range(2))
 
-    width = sum(part.items.shape[-1] + part.candidates.shape[-1] for part in (row.validation, row.test))
+    width = sum(leaf.shape[-1] for part in (row.validation, row.test) for leaf in (part.items, part.candidates))
     return Answers(*_each(one, users, width))
 
 

@@ -20,9 +20,7 @@ class Participation(Settings):
 
     participation: Literal["all", "fraction", "batches"] = "all"
     fraction: float = Field(1.0, gt=0, le=1, description="share of the clients, with participation=fraction")
-    clients_per_step: int = Field(
-        256, ge=1, description="clients per server step, with participation=batches"
-    )
+    clients_per_step: int = Field(256, ge=1, description="clients per server step, with participation=batches")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of the chosen clients that never report back")
 
 

@@ -21,7 +21,7 @@ class Part(NamedTuple):
     """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals."""
 
     items: Array
-    count: Array
+    count: Array  # type: ignore[assignment]
     candidates: Array | None
 
 
@@ -36,7 +36,7 @@ class Bucket(NamedTuple):
     users: Array
     items: Array
     labels: Array
-    count: Array
+    count: Array  # type: ignore[assignment]
     gaps: Array
     bounds: Array
     seen: Array | None
@@ -109,9 +109,7 @@ def _rounded(sizes: Ints) -> Ints:
     return np.maximum(-(-sizes // step) * step, 1)
 
 
-def make_plan(
-    problem: Problem, *, buckets: int = 4, chunk_size: int = 4096, cohort: int | None = None
-) -> Plan:
+def make_plan(problem: Problem, *, buckets: int = 4, chunk_size: int = 4096, cohort: int | None = None) -> Plan:
     """Lay out the clients of a problem.
 
     A chunk holds about `chunk_size` interactions, which keeps its working set in the processor's cache, and no
@@ -158,7 +156,7 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
     users, real_user = pad(local.users, members, max(1, int(local.users.lengths[members].max())))
     gaps, bounds = _never_negative(problem, users, real_user)
     home = real_user & (problem.home[users] == members[:, None])
-    bucket = Bucket(
+    arrays = dict(
         client=members.astype(np.int32),
         users=np.where(filled, local.row_users[rows], 0).astype(np.int32),
         items=np.where(filled, data.items[source], 0).astype(np.int32),
@@ -170,8 +168,7 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
         validation=_part(problem.validation, users, home),
         test=_part(problem.test, users, home),
     )
-    device = jax.tree.map(jnp.asarray, bucket)
-    return Layout(device, np.where(home, users, -1).astype(np.int32), chunk)
+    return Layout(Bucket(**jax.tree.map(jnp.asarray, arrays)), np.where(home, users, -1).astype(np.int32), chunk)
 
 
 def _labels(problem: Problem) -> NDArray[np.float32]:

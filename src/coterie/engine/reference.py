@@ -39,7 +39,6 @@ class Reference:
     def start(self) -> tuple[Message, list[Message]]:
         """Return the initial server state and each client's private state."""
         seed, config = self.problem.seed, self.config
-        assert self.algorithm.init_client
         server = self.algorithm.init_server(keys.stream(seed, "server"), config, self.catalogue)
         key = keys.stream(seed, "client")
         room = [max(1, len(self.users(number))) for number in range(self.problem.n_clients)]
@@ -73,13 +72,13 @@ class Reference:
         self, number: int, server: Message, private: Message, client: int
     ) -> tuple[Message, Message, dict[str, Array], Message]:
         """Train one client; returns upload, private state, metrics and the client's own view."""
-        assert self.algorithm.download and self.algorithm.local_update
         down = self.algorithm.download(self.config, server, Client(client, max(1, len(self.users(client)))))
         key = keys.at(keys.stream(self.problem.seed, "training"), number, client)
         data = self.samples(number, client)
         upload, private, measured = self.algorithm.local_update(key, self.config, down, private, data)
-        local = self.config.eval_table == "local" and self.algorithm.personalise
-        view = self.algorithm.personalise(self.config, down, upload, private) if local else down
+        view = down
+        if self.config.eval_table == "local" and self.algorithm.personalise:
+            view = self.algorithm.personalise(self.config, down, upload, private)
         return upload, private, measured, view
 
     def round(
@@ -96,19 +95,16 @@ class Reference:
             upload, privates[client], _, views[client] = self.train(number, server, privates[client], client)
             uploads.append(upload)
             weights.append(float(sizes[client]) if config.aggregation == "weighted" else 1.0)
-        assert self.algorithm.server_update
         key = keys.at(keys.stream(self.problem.seed, "server step"), number, 0)
         received = self._received(uploads, weights, list(views))
         return self.algorithm.server_update(key, config, server, received), privates, views
 
     def _received(self, uploads: list[Message], weights: list[float], present: list[int]) -> Received:
-        total = jax.tree.map(
-            lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)), *uploads
-        )
+        total = jax.tree.map(lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)), *uploads)
         received = Received(total, sum(weights), len(uploads))
         if self.config.aggregation == "per_item_mean":
             tables = [getattr(upload, self.algorithm.info.item_tables[0]) for upload in uploads]
-            received = received._replace(touched=sum(jnp.any(table != 0, axis=1) for table in tables))
+            received = received._replace(touched=jnp.stack([jnp.any(table != 0, axis=1) for table in tables]).sum(0))
         if self.algorithm.info.server_sees == "updates":
             where = jnp.asarray(present)
             blank = jax.tree.map(lambda leaf: jnp.zeros((self.problem.n_clients, *leaf.shape)), uploads[0])

@@ -101,7 +101,6 @@ class Programs:
     ) -> Trained:  # fmt: skip
         """Download, draw samples, train: one client, seen through its rows where that is enough."""
         algorithm = self.algorithm
-        assert algorithm.download and algorithm.local_update
         data = self.samples(keys, row)
         data = data._replace(count=jnp.where(active, data.count, 0), most=most)
         down = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
@@ -156,9 +155,9 @@ class Programs:
             most = jnp.max(jnp.where(active, rows.count, 0)) * (1 + self.config.negatives)
             each = partial(self.train_client, keys, server, out.store)
             trained = jax.vmap(each, in_axes=(0, 0, 0, None, 0))(rows, client, active, most, slots)
-            return self._collect(
-                out, trained, bucket, rows, jnp.where(there, members[i], len(bucket.client))
-            ), (jax.vmap(tables.release)(trained.rows) if slots is not None else None)
+            where = jnp.where(there, members[i], len(bucket.client))
+            freed = None if trained.rows is None else jax.vmap(tables.release)(trained.rows)
+            return self._collect(out, trained, bucket, rows, where), freed
 
         width = members.shape[1]
         slots = jnp.full((width, self.n_items), tables.FREE) if self.rows else None
@@ -210,22 +209,21 @@ class Programs:
             touched=None if out.touched is None else self._count_touched(out.touched, trained),
             uploads=None if uploads is None else self._written(uploads, trained.upload, trained.rows, place),
             present=None if out.present is None else out.present.at[place].set(True, mode="drop"),
-            metrics=jax.tree.map(
-                lambda s, m: s + jnp.sum(jnp.where(active, m, 0)), out.metrics, trained.metrics
-            ),
+            metrics=jax.tree.map(lambda s, m: s + jnp.sum(jnp.where(active, m, 0)), out.metrics, trained.metrics),
             answers=answers,
         )
 
     def _summed(self, total: Message, trained: Trained, weight: Array) -> Message:
-        by_row = tables.fields(total, self.names) if trained.rows else []
+        rows = trained.rows
+        by_row = tables.fields(total, self.names)
 
         def grow(name: str) -> Any:
             old, new = getattr(total, name), getattr(trained.upload, name)
-            if name not in by_row:
+            if rows is None or name not in by_row:
                 return jax.tree.map(lambda o, n: o + jnp.einsum("c,c...->...", weight, n), old, new)
-            share = jnp.where(trained.rows.own, weight[:, None], 0)
+            share = jnp.where(rows.own, weight[:, None], 0)
             change = new * share.reshape(*share.shape, *[1] * (new.ndim - 2))
-            return old.at[trained.rows.ids.reshape(-1)].add(change.reshape(-1, *new.shape[2:]))
+            return old.at[rows.ids.reshape(-1)].add(change.reshape(-1, *new.shape[2:]))
 
         return total._replace(**{name: grow(name) for name in total._fields})
 
@@ -238,7 +236,7 @@ class Programs:
 
     def _written(self, kept: Message, new: Message, rows: tables.Rows | None, place: Array) -> Message:
         """Write a chunk of clients' messages into arrays that hold one of each client of the bucket."""
-        by_row = tables.fields(kept, self.names) if rows else []
+        by_row = tables.fields(kept, self.names)
 
         def write(name: str) -> Any:
             old, mine = getattr(kept, name), getattr(new, name)
@@ -250,9 +248,7 @@ class Programs:
         return kept._replace(**{name: write(name) for name in kept._fields})
 
     @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=QUICK)
-    def train_centrally(
-        self, keys: Keys, server: Message, bucket: Bucket
-    ) -> tuple[Message, dict[str, Array]]:
+    def train_centrally(self, keys: Keys, server: Message, bucket: Bucket) -> tuple[Message, dict[str, Array]]:
         """Train on all data in one place: one pass over the pooled samples."""
         assert self.algorithm.train
         row = jax.tree.map(lambda leaf: leaf[0], bucket)
@@ -261,17 +257,14 @@ class Programs:
     @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def finish(self, key: Array, server: Message, outcomes: list[Outcome], order: Array) -> Message:
         """Add up the buckets and let the server take its step; `order` puts clients in ascending number."""
-        assert self.algorithm.server_update
         total, weight, clients, touched = (
             jax.tree.map(lambda *leaves: sum(leaves), *(getattr(out, name) for out in outcomes))
             for name in ("total", "weight", "clients", "touched")
         )
         received = Received(total, weight, clients, touched)
         if outcomes[0].uploads is not None:
-            uploads = jax.tree.map(
-                lambda *leaves: jnp.concatenate(leaves)[order], *(out.uploads for out in outcomes)
-            )
-            present = jnp.concatenate([out.present for out in outcomes])[order]
+            uploads = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *(out.uploads for out in outcomes))
+            present = jnp.concatenate([jnp.asarray(out.present) for out in outcomes])[order]
             received = received._replace(uploads=uploads, present=present)
         return self.algorithm.server_update(key, self.config, server, received)
 
@@ -282,9 +275,8 @@ class Programs:
         def one(row: Bucket, client: Array) -> Answers:
             algorithm = self.algorithm
             if algorithm.central:
-                view, names = server, ()
+                view, names = server, []
             else:
-                assert algorithm.download
                 view = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
                 names = tables.fields(store, self.names)
 

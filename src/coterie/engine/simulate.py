@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,10 @@ class Conduct(Participation):
     patience: int | None = Field(None, ge=1, description="evaluations without a better one before stopping")
 
 
+class Nothing(NamedTuple):
+    """The private state of a client that has none."""
+
+
 @dataclass
 class State:
     """What a run carries from round to round: the server's state and the private states, by bucket."""
@@ -47,7 +51,8 @@ class State:
 
     def copy(self) -> State:
         """Return a copy that later rounds cannot overwrite."""
-        return State(*jax.tree.map(jnp.copy, (self.server, self.stores)), self.round)
+        server, stores = jax.tree.map(jnp.copy, (self.server, self.stores))
+        return State(server, stores, self.round)
 
 
 @dataclass
@@ -97,9 +102,9 @@ class _Compiling:
         self.seconds, self.programs = 0.0, 0
         jax.monitoring.register_event_duration_secs_listener(self._heard)
 
-    def _heard(self, event: str, seconds: float, **_: Any) -> None:
+    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
         if event.startswith("/jax/core/compile/"):
-            self.seconds += seconds
+            self.seconds += duration_secs
             self.programs += event.endswith("backend_compile_duration")
 
 
@@ -151,8 +156,8 @@ class Simulation:
         return State(server, [self._initial_store(layout) for layout in self.plan.layouts])
 
     def _initial_store(self, layout: Layout) -> Message:
-        if self.algorithm.init_client is None:
-            return ()
+        if self.algorithm.central:
+            return Nothing()
         key, init = keys.stream(self.seed, "client"), self.algorithm.init_client
         each = lambda number: init(key, self.config, self.catalogue, Client(number, layout.room))  # noqa: E731
         return jax.jit(jax.vmap(each))(layout.bucket.client)
@@ -168,9 +173,7 @@ class Simulation:
         with self.clock.on("train"):
             clients, measured, answers = train(number)
         self.state.round = number + 1
-        record = Record(
-            number + 1, clients, measured, None, None, {}, {"up": self.ledger.up, "down": self.ledger.down}
-        )
+        record = Record(number + 1, clients, measured, None, None, {}, {"up": self.ledger.up, "down": self.ledger.down})
         if asks:
             with self.clock.on("evaluate"):
                 self._judge(record, answers or self.ask(), before)
@@ -181,7 +184,8 @@ class Simulation:
     def _train_clients(self, number: int) -> tuple[int, dict[str, float], Answers | None]:
         drawn = round_keys(self.seed, number, self.plan.n_clients)
         server_key = keys.at(keys.stream(self.seed, "server step"), number)
-        reached, sums, answers = 0, {}, None
+        reached, answers = 0, None
+        sums: dict[str, float] = {}
         for i, step in enumerate(steps(self.conduct, self.seed, number, self.plan.n_clients)):
             before = self.state.server
             outcomes = self._train_step(drawn, step.arrived)
@@ -197,9 +201,7 @@ class Simulation:
 
     def _train_step(self, drawn: Any, clients: NDArray[np.int64]) -> list[Outcome]:
         return [
-            self.programs.train(
-                drawn, self.state.server, store, layout.bucket, *self._members(number, clients)
-            )
+            self.programs.train(drawn, self.state.server, store, layout.bucket, *self._members(number, clients))
             for number, (layout, store) in enumerate(zip(self.plan.layouts, self.state.stores, strict=True))
         ]
 
@@ -267,9 +269,7 @@ class Simulation:
         """Whether all rounds are done, or patience ran out."""
         if self.conduct.patience is None or self.best is None:
             return self.state.round >= self.conduct.rounds
-        waited = sum(
-            record.validation is not None for record in self.history if record.round > self.best.record.round
-        )
+        waited = sum(record.validation is not None for record in self.history if record.round > self.best.record.round)
         return self.state.round >= self.conduct.rounds or waited >= self.conduct.patience
 
 
@@ -291,14 +291,10 @@ def pooled(problem: Problem) -> Problem:
 
 def catalogue_of(problem: Problem) -> Catalogue:
     """Return the sizes and public item facts of a problem."""
-    return Catalogue(
-        problem.data.n_items, problem.data.n_users, problem.n_clients, jnp.asarray(problem.popularity)
-    )
+    return Catalogue(problem.data.n_items, problem.data.n_users, problem.n_clients, jnp.asarray(problem.popularity))
 
 
-def configured(
-    algorithm: Algorithm, settings: dict[str, Any], problem: Problem, catalogue: Catalogue
-) -> ClientConfig:
+def configured(algorithm: Algorithm, settings: dict[str, Any], problem: Problem, catalogue: Catalogue) -> ClientConfig:
     """Build an algorithm's settings and fill in what depends on the task and the data."""
     rating = problem.protocol.task == "rating"
     config = algorithm.configure(({"negatives": 0} if rating else {}) | settings)
@@ -311,7 +307,6 @@ def ledger_of(algorithm: Algorithm, config: ClientConfig, server: Message, catal
     """Return a ledger that knows the size of one download and one upload; centralised methods send nothing."""
     if algorithm.central:
         return Ledger(0, 0)
-    assert algorithm.init_client and algorithm.download and algorithm.local_update
     client = Client(0, 1)
     key = keys.stream(0, "ledger")
     sample = jnp.zeros(1, jnp.int32)
