@@ -31,6 +31,13 @@ class Answers(NamedTuple):
     test: Any
 
 
+class Lists(NamedTuple):
+    """Per local user: the items with the highest scores (-1 where there are no more), and their scores."""
+
+    items: Any
+    scores: Any
+
+
 def ranks(held: Array, real: Array, rivals: Array, allowed: Array) -> Array:
     """Return 1 + how many come before: ties go against the held-out item, NaN loses, earlier ones break ties.
 
@@ -58,7 +65,8 @@ def sampled(score: ScoreUser, row: Bucket, users: Array) -> Answers:
         allowed = [jnp.ones(part.candidates.shape, bool) for part in parts]
         return tuple(ranks(scores[2 * i], _held(parts[i]), scores[2 * i + 1], allowed[i]) for i in range(2))
 
-    width = sum(leaf.shape[-1] for part in (row.validation, row.test) for leaf in (part.items, part.candidates))
+    lists = jax.tree.leaves([(part.items, part.candidates) for part in (row.validation, row.test)])
+    width = sum(int(leaf.shape[-1]) for leaf in lists)
     return Answers(*_each(one, users, width))
 
 
@@ -94,3 +102,15 @@ def predicted(score: ScoreUser, row: Bucket, users: Array) -> Answers:
         return score(user, row.validation.items[user]), score(user, row.test.items[user])
 
     return Answers(*_each(one, users, row.validation.items.shape[-1] + row.test.items.shape[-1]))
+
+
+def top(score: ScoreUser, hidden: Array, users: Array, n_items: int, k: int) -> Lists:
+    """Return each user's first k items outside `hidden`; equal scores in order of item number."""
+    everything = jnp.arange(n_items)
+
+    def one(user: Array) -> Lists:
+        scores = jnp.nan_to_num(score(user, everything), nan=-jnp.inf).at[hidden[user]].set(-jnp.inf, mode="drop")
+        best, items = jax.lax.top_k(scores, k)
+        return Lists(jnp.where(jnp.isneginf(best), -1, items), best)
+
+    return Lists(*_each(one, users, n_items))

@@ -156,18 +156,18 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
     users, real_user = pad(local.users, members, max(1, int(local.users.lengths[members].max())))
     gaps, bounds = _never_negative(problem, users, real_user)
     home = real_user & (problem.home[users] == members[:, None])
-    arrays = dict(
-        client=members.astype(np.int32),
-        users=np.where(filled, local.row_users[rows], 0).astype(np.int32),
-        items=np.where(filled, data.items[source], 0).astype(np.int32),
-        labels=np.where(filled, _labels(problem)[source], 0).astype(np.float32),
-        count=filled.sum(1).astype(np.int32),
-        gaps=gaps,
-        bounds=bounds,
-        seen=_seen(problem, users, home) if problem.protocol.candidates is None else None,
-        validation=_part(problem.validation, users, home),
-        test=_part(problem.test, users, home),
-    )
+    arrays = {
+        "client": members.astype(np.int32),
+        "users": np.where(filled, local.row_users[rows], 0).astype(np.int32),
+        "items": np.where(filled, data.items[source], 0).astype(np.int32),
+        "labels": np.where(filled, _labels(problem)[source], 0).astype(np.float32),
+        "count": filled.sum(1).astype(np.int32),
+        "gaps": gaps,
+        "bounds": bounds,
+        "seen": _seen(problem, users, home) if problem.protocol.candidates is None else None,
+        "validation": _part(problem.validation, users, home),
+        "test": _part(problem.test, users, home),
+    }
     return Layout(Bucket(**jax.tree.map(jnp.asarray, arrays)), np.where(home, users, -1).astype(np.int32), chunk)
 
 

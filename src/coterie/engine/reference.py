@@ -15,10 +15,12 @@ from jax import Array
 from numpy.typing import NDArray
 
 from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Received, Samples
-from coterie.data.negatives import draw
+from coterie.data import negatives
 from coterie.engine import keys
 from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem
+
+draw = jax.jit(negatives.draw, static_argnums=(1, 2))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from jax import Array
 from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received, Samples
 from coterie.data.negatives import draw
 from coterie.engine import evaluate, tables
-from coterie.engine.evaluate import Answers
+from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.keys import at, stream
 from coterie.engine.plan import Bucket
 
@@ -113,8 +114,8 @@ class Programs:
         upload, private, metrics = algorithm.local_update(key, self.config, view, private, data)
         return Trained(upload, private, metrics, down, rows, active)
 
-    def trained_answers(self, row: Bucket, trained: Trained) -> Answers:
-        """Evaluate a client with its own view of what it downloaded."""
+    def trained_scorer(self, trained: Trained) -> evaluate.ScoreUser:
+        """Return the scores of a client that sees what it downloaded as it has trained it."""
         assert self.algorithm.personalise
         rows, down = trained.rows, trained.download
         seen = tables.take(down, self.names, rows.ids) if rows else down
@@ -126,7 +127,28 @@ class Programs:
             mixed = tables.take_trained(view, down, self.names, rows, items)
             return self.algorithm.score(self.config, mixed, trained.private, user, jnp.arange(items.shape[0]))
 
-        return self.answers(score, row)
+        return score
+
+    def trained_answers(self, row: Bucket, trained: Trained) -> Answers:
+        """Evaluate a client with its own view of what it downloaded."""
+        return self.answers(self.trained_scorer(trained), row)
+
+    def scorer(self, server: Message, store: Message, row: Bucket, client: Array) -> evaluate.ScoreUser:
+        """Return the scores of a client that has just downloaded."""
+        algorithm = self.algorithm
+        if algorithm.central:
+            return lambda user, items: algorithm.score(self.config, server, store, user, items)
+        view = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
+        by_row = self.candidates and bool(tables.fields(store, self.names))
+
+        def score(user: Array, items: Array) -> Array:
+            private = tables.take_stored(store, self.names, client, items if by_row else None)
+            if not by_row:
+                return algorithm.score(self.config, view, private, user, items)
+            seen = tables.take(view, self.names, items)
+            return algorithm.score(self.config, seen, private, user, jnp.arange(items.shape[0]))
+
+        return score
 
     def answers(self, score: evaluate.ScoreUser, row: Bucket) -> Answers:
         """Ask a client about its held-out items, by the protocol."""
@@ -271,34 +293,41 @@ class Programs:
     @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:
         """Evaluate the clients `members[:chunks]` of a bucket with the server's present state."""
+        return _each_client(
+            lambda row, client: self.answers(self.scorer(server, store, row, client), row), bucket, members, chunks
+        )
 
-        def one(row: Bucket, client: Array) -> Answers:
-            algorithm = self.algorithm
-            if algorithm.central:
-                view, names = server, []
-            else:
-                view = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
-                names = tables.fields(store, self.names)
+    @partial(jax.jit, static_argnums=(0, 1), compiler_options=QUICK)
+    def top(
+        self, k: int, keys: Keys, server: Message, store: Message, bucket: Bucket, hidden: Array, members: Array,
+        chunks: Array,
+    ) -> Lists:  # fmt: skip
+        """Return the first k items of the users of `members[:chunks]`, after training where clients do that first."""
 
-            def score(user: Array, items: Array) -> Array:
-                if not names or not self.candidates:
-                    private = tables.take_stored(store, self.names, client, None)
-                    return algorithm.score(self.config, view, private, user, items)
-                seen = tables.take(view, self.names, items)
-                private = tables.take_stored(store, self.names, client, items)
-                return algorithm.score(self.config, seen, private, user, jnp.arange(items.shape[0]))
+        def one(row: Bucket, client: Array) -> Lists:
+            score = self.scorer(server, store, row, client)
+            if self.local_view:
+                most = row.count * (1 + self.config.negatives)
+                trained = self.train_client(keys, server, store, row, client, row.count > 0, most, None)
+                score = self.trained_scorer(trained)
+            users = jnp.arange(row.bounds.shape[0] - 1)
+            return evaluate.top(score, hidden[client], users, self.n_items, k)
 
-            return self.answers(score, row)
+        return _each_client(one, bucket, members, chunks)
 
-        def chunk(i: Array, answers: Answers) -> Answers:
-            client = jnp.maximum(members[i], 0)
-            new = jax.vmap(one)(jax.tree.map(lambda leaf: leaf[client], bucket), client)
-            where = jnp.where(members[i] >= 0, members[i], len(bucket.client))
-            return jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
 
-        row = jax.tree.map(lambda leaf: leaf[0], bucket)
-        empty = _zeros(jax.eval_shape(one, row, jnp.int32(0)), len(bucket.client))
-        return jax.lax.fori_loop(0, chunks, chunk, empty)
+def _each_client(one: Callable[[Bucket, Array], Any], bucket: Bucket, members: Array, chunks: Array) -> Any:
+    """Call `one(row, client)` for the clients `members[:chunks]`, a chunk at a time; zeros for all others."""
+
+    def chunk(i: Array, answers: Any) -> Any:
+        client = jnp.maximum(members[i], 0)
+        new = jax.vmap(one)(jax.tree.map(lambda leaf: leaf[client], bucket), client)
+        where = jnp.where(members[i] >= 0, members[i], len(bucket.client))
+        return jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
+
+    row = jax.tree.map(lambda leaf: leaf[0], bucket)
+    empty = _zeros(jax.eval_shape(one, row, jnp.int32(0)), len(bucket.client))
+    return jax.lax.fori_loop(0, chunks, chunk, empty)
 
 
 def _widened(leaf: jax.ShapeDtypeStruct, items: int) -> jax.ShapeDtypeStruct:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Samples
+from coterie.data.ragged import Ragged
 from coterie.engine import keys
-from coterie.engine.evaluate import Answers
+from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.participation import Participation, expected, steps
-from coterie.engine.plan import Layout, Plan, make_plan
+from coterie.engine.plan import Layout, Plan, make_plan, pad
 from coterie.engine.round import Outcome, Programs, round_keys
 from coterie.errors import CoterieError
 from coterie.evaluation import metrics
@@ -75,7 +76,7 @@ class Best:
     value: float
     record: Record
     state: State
-    ranks: Answers
+    answers: Answers
 
 
 @dataclass
@@ -255,6 +256,25 @@ class Simulation:
             tables.append(table)
         return Answers(*tables)
 
+    def top(self, state: State, k: int, hidden: Ragged, clients: NDArray[np.int64] | None = None) -> Lists:
+        """Return each user's first `k` items outside `hidden`, in a state that `Best` kept; rows are users.
+
+        Where clients are evaluated with what they just trained, they first train again, with the same draws.
+        """
+        clients = np.arange(self.plan.n_clients) if clients is None else clients
+        drawn = round_keys(self.seed, state.round, self.plan.n_clients)
+        items = np.full((self.plan.n_users, k), -1, np.int32)
+        scores = np.full((self.plan.n_users, k), np.nan, np.float32)
+        for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True)):
+            members, chunks = self._members(number, clients)
+            lists = self.programs.top(
+                k, drawn, state.server, store, layout.bucket, hide(layout, hidden), members, chunks
+            )
+            asked = np.isin(layout.bucket.client, clients)[:, None] & (layout.user_numbers >= 0)
+            items[layout.user_numbers[asked]] = np.asarray(lists.items)[asked]
+            scores[layout.user_numbers[asked]] = np.asarray(lists.scores)[asked]
+        return Lists(items, scores)
+
     def _judge(self, record: Record, answers: Answers, before: State | None) -> None:
         """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
         record.validation = measure(self.problem, answers, "validation")
@@ -271,6 +291,15 @@ class Simulation:
             return self.state.round >= self.conduct.rounds
         waited = sum(record.validation is not None for record in self.history if record.round > self.best.record.round)
         return self.state.round >= self.conduct.rounds or waited >= self.conduct.patience
+
+
+def hide(layout: Layout, hidden: Ragged) -> Array:
+    """Return the items hidden from each local user, by client; n_items-sized numbers are padding."""
+    flat = np.maximum(layout.user_numbers, 0).ravel()
+    items, filled = pad(hidden, flat, max(1, int(hidden.lengths.max(initial=0))))
+    return jnp.asarray(
+        np.where(filled, items, np.iinfo(np.int32).max).reshape(*layout.user_numbers.shape, -1), jnp.int32
+    )
 
 
 def check_task(algorithm: Algorithm, problem: Problem) -> None:

@@ -1,0 +1,119 @@
+"""A run on disk: arrays in one safetensors file, everything else as JSON in its header.
+
+One file, written in one step, so a checkpoint is whole or not there. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from coterie.engine.evaluate import Answers
+from coterie.engine.simulate import Best, Record, Simulation, State
+from coterie.errors import CoterieError
+from coterie.files import write_atomically
+
+FORMAT = 1
+
+
+def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """Return the leaves of a tree by their paths."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unpack(arrays: dict[str, np.ndarray], like: Any, prefix: str, source: Path) -> Any:
+    """Rebuild a tree of the structure of `like`; a missing or misshapen leaf is an error that names it."""
+    leaves, tree = jax.tree_util.tree_flatten_with_path(like)
+    found = []
+    for path, leaf in leaves:
+        name = prefix + jax.tree_util.keystr(path)
+        if name not in arrays or arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
+            raise CoterieError(f"{source} does not fit this run: '{name}' is missing or has another shape.")
+        found.append(jnp.asarray(arrays[name]))
+    return jax.tree_util.tree_unflatten(tree, found)
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+    """Write arrays and what is to be known about them into one file, atomically."""
+    header = {"coterie": json.dumps({"format": FORMAT, **about})}
+    write_atomically(path, lambda draft: save_file(arrays, draft, metadata=header))
+
+
+def read(path: Path, identity: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read such a file; one of another format, algorithm, data set or setting is refused by name."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {}).get("coterie", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise CoterieError(f"There is no file {path}.") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CoterieError(f"{path} cannot be read, it may be damaged: {error}") from None
+    if about.get("format") != FORMAT:
+        raise CoterieError(f"{path} was written by another version (format {about.get('format')}, not {FORMAT}).")
+    for key, value in identity.items():
+        there = about["identity"].get(key)
+        if there != json.loads(json.dumps(value)):
+            raise CoterieError(f"{path} belongs to another run: its {key} is {there!r}, not {value!r}.")
+    return arrays, about
+
+
+def save(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
+    """Write all that a run needs to go on exactly as if it had not stopped."""
+    best = simulation.best
+    arrays = _packed_state(simulation.state, "state")
+    if best is not None:
+        arrays |= _packed_state(best.state, "best") | pack(best.answers._asdict(), "answers")
+    about = {
+        "identity": identity,
+        "round": simulation.state.round,
+        "history": [asdict(record) for record in simulation.history],
+        "best": None if best is None else {"value": best.value, "round": best.record.round, "state": best.state.round},
+        "bytes": {"up": simulation.ledger.up, "down": simulation.ledger.down},
+        "seconds": simulation.clock.spent,
+    }
+    write(path, arrays, about)
+
+
+def load(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
+    """Put a fresh simulation where the checkpoint left off."""
+    arrays, about = read(path, identity)
+    simulation.state = _unpacked_state(arrays, simulation.state, "state", about["round"], path)
+    simulation.history = [Record(**record) for record in about["history"]]
+    simulation.ledger.up, simulation.ledger.down = about["bytes"]["up"], about["bytes"]["down"]
+    simulation.clock.spent = about["seconds"]
+    if about["best"] is not None:
+        state = _unpacked_state(arrays, simulation.state, "best", about["best"]["state"], path)
+        record = next(r for r in simulation.history if r.round == about["best"]["round"])
+        answers = Answers(*(arrays[f"answers['{part}']"] for part in Answers._fields))
+        simulation.best = Best(about["best"]["value"], record, state, answers)
+
+
+def save_model(path: Path, state: State, identity: dict[str, Any]) -> None:
+    """Write the state that answers for a run."""
+    write(path, _packed_state(state, "model"), {"identity": identity, "round": state.round})
+
+
+def load_model(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
+    """Put a fresh simulation into the state of a saved model."""
+    arrays, about = read(path, identity)
+    simulation.state = _unpacked_state(arrays, simulation.state, "model", about["round"], path)
+
+
+def _packed_state(state: State, prefix: str) -> dict[str, np.ndarray]:
+    return pack(state.server, f"{prefix}.server") | pack(state.stores, f"{prefix}.private")
+
+
+def _unpacked_state(arrays: dict[str, np.ndarray], like: State, prefix: str, number: int, source: Path) -> State:
+    server = unpack(arrays, like.server, f"{prefix}.server", source)
+    stores = unpack(arrays, like.stores, f"{prefix}.private", source)
+    return State(server, stores, number)
