@@ -20,7 +20,7 @@ def distinct(words: Array, pool: Array) -> Array:
     The j-th number is drawn from the pool - j that are left, then stepped past the smaller ones already taken.
     """
     width = words.shape[1]
-    left = jnp.maximum(pool[:, None] - jnp.arange(width), 1)
+    left = jnp.maximum(pool[:, None] - jnp.arange(width)[None, :], 1)
     numbers = scale(words, left.astype(jnp.uint32)).astype(jnp.int32)
     taken: list[Array] = []
     drawn: list[Array] = []
