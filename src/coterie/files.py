@@ -36,7 +36,11 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8") and None)
+
+    def write(draft: Path) -> None:
+        draft.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
 
 
 def use_compilation_cache() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,15 @@ def load(name_or_path: str | Path, *, filters: Filters | None = None, seed: int 
     name = str(name_or_path)
     if name.split(":")[0] == "demo":
         demo = synthetic.make(**{"seed": seed, **_demo_options(name)})
-        return demo if filters is None else apply(demo, filters)
+        return apply(replace(demo, name=name), filters or Filters())
     entry = ENTRIES.get(name)
     data = _load_entry(entry) if entry else _load_other(name)
-    return apply(data, filters or (entry.filters if entry else Filters()))
+    return apply(data, filters or own_filters(name))
+
+
+def own_filters(name: str) -> Filters:
+    """Return the filters that a set has unless others are asked for."""
+    return ENTRIES[name].filters if name in ENTRIES else Filters()
 
 
 def get(name: str) -> Path:

@@ -1,0 +1,36 @@
+# Every target makes its own environment in .venv; nothing else is needed than Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench golden clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(READY) ## train a federated recommender on the built-in data and ask it for recommendations
+	$(BIN)/coterie demo
+
+test: $(READY) ## run all tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY) ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY) ## measure speed and memory; MovieLens is needed for most of it
+	$(BIN)/python benchmarks/bench.py
+
+golden: $(READY) ## recompute the stored results that a test compares with
+	$(BIN)/python benchmarks/golden.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
