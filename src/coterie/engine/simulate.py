@@ -193,8 +193,9 @@ class Simulation:
             self.state.stores = [outcome.store for outcome in outcomes]
             light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
             self.state.server = self.programs.finish(keys.at(server_key, i), before, light, self._order)
-            self.ledger.count(len(step.chosen), len(step.arrived))
-            reached += sum(int(out.clients) for out in outcomes)
+            trained = sum(int(out.clients) for out in outcomes)
+            self.ledger.count(len(step.chosen), trained)
+            reached += trained
             sums = _added(sums, [out.metrics for out in outcomes])
             if self.programs.local_view:
                 answers = self._merge(answers, outcomes, before, step.arrived)

@@ -15,6 +15,6 @@ class Ledger:
     up: int = 0
 
     def count(self, downloads: int, uploads: int) -> None:
-        """Add the messages of a step: a client that drops out has downloaded but never uploads."""
+        """Add the messages of a step: who drops out or has no data downloads but never uploads."""
         self.down += downloads * self.bytes_per_download
         self.up += uploads * self.bytes_per_upload
