@@ -1,0 +1,1 @@
+"""What every algorithm must pass, on toy data where the right answer is known."""
