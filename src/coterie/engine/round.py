@@ -30,12 +30,16 @@ class Keys(NamedTuple):
 QUICK = {"xla_backend_optimization_level": 1}
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def round_keys(seed: int, number: Array, n_clients: int) -> Keys:
+def streams(seed: int) -> Keys:
+    """Return the keys that those of all rounds and clients come from."""
+    return Keys(*(stream(seed, name) for name in Keys._fields))
+
+
+@partial(jax.jit, static_argnums=2)
+def round_keys(streams: Keys, number: Array, n_clients: int) -> Keys:
     """Return the keys of every client for one round."""
     each = jax.vmap(at, in_axes=(None, None, 0))
-    clients = jnp.arange(n_clients)
-    return Keys(*(each(stream(seed, name), number, clients) for name in Keys._fields))
+    return Keys(*(each(key, number, jnp.arange(n_clients)) for key in streams))
 
 
 class Trained(NamedTuple):
@@ -307,7 +311,7 @@ class Programs:
         def one(row: Bucket, client: Array) -> Lists:
             score = self.scorer(server, store, row, client)
             if self.local_view:
-                most = row.count * (1 + self.config.negatives)
+                most = jnp.max(bucket.count) * (1 + self.config.negatives)
                 trained = self.train_client(keys, server, store, row, client, row.count > 0, most, None)
                 score = self.trained_scorer(trained)
             users = jnp.arange(row.bounds.shape[0] - 1)

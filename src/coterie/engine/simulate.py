@@ -22,7 +22,7 @@ from coterie.engine import keys
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.participation import Participation, expected, steps
 from coterie.engine.plan import Layout, Plan, make_plan, pad
-from coterie.engine.round import Outcome, Programs, round_keys
+from coterie.engine.round import Outcome, Programs, round_keys, streams
 from coterie.errors import CoterieError
 from coterie.evaluation import metrics
 from coterie.evaluation.problem import Problem
@@ -142,6 +142,7 @@ class Simulation:
         )
         self.state = self._initial()
         self.ledger = ledger_of(algorithm, self.config, self.state.server, self.catalogue)
+        self._streams = streams(self.seed)
         self.best: Best | None = None
         self.history: list[Record] = []
         self.clock = Clock()
@@ -183,7 +184,7 @@ class Simulation:
         return record
 
     def _train_clients(self, number: int) -> tuple[int, dict[str, float], Answers | None]:
-        drawn = round_keys(self.seed, number, self.plan.n_clients)
+        drawn = round_keys(self._streams, number, self.plan.n_clients)
         server_key = keys.at(keys.stream(self.seed, "server step"), number)
         reached, answers = 0, None
         sums: dict[str, float] = {}
@@ -217,7 +218,7 @@ class Simulation:
         return jnp.asarray(table.reshape(chunks, layout.chunk)), -(-len(rows) // layout.chunk)
 
     def _train_centrally(self, number: int) -> tuple[int, dict[str, float], None]:
-        drawn = round_keys(self.seed, number, 1)
+        drawn = round_keys(self._streams, number, 1)
         bucket = self.plan.layouts[0].bucket
         self.state.server, measured = self.programs.train_centrally(drawn, self.state.server, bucket)
         return 1, {name: float(value) for name, value in measured.items()}, None
@@ -263,7 +264,7 @@ class Simulation:
         Where clients are evaluated with what they just trained, they first train again, with the same draws.
         """
         clients = np.arange(self.plan.n_clients) if clients is None else clients
-        drawn = round_keys(self.seed, state.round, self.plan.n_clients)
+        drawn = round_keys(self._streams, state.round, self.plan.n_clients)
         items = np.full((self.plan.n_users, k), -1, np.int32)
         scores = np.full((self.plan.n_users, k), np.nan, np.float32)
         for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True)):
