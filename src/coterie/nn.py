@@ -110,7 +110,7 @@ class Layer(NamedTuple):
 
 def dense(layer: Layer, x: Array) -> Array:
     """Apply a linear layer."""
-    return x @ layer.weight + layer.bias
+    return x @ layer.weight + layer.bias.reshape(*[1] * (x.ndim - 1), -1)
 
 
 def init_neumf(key: Array, dim: int, hidden: Sequence[int], gmf: bool) -> list[Layer]:
@@ -127,9 +127,9 @@ def init_neumf(key: Array, dim: int, hidden: Sequence[int], gmf: bool) -> list[L
 
 def neumf(tower: list[Layer], users: Array, items: Array, gmf: bool) -> Array:
     """NeuMF logits of rows `[p', p]` and `[q', q]` (without `gmf`: `p'` and `q'`); one user row may stand for all."""
-    dim = tower[0].weight.shape[0] // 2
+    dim, users = tower[0].weight.shape[0] // 2, jnp.atleast_2d(users)
     # Two products instead of one over the concatenation: the part of a single user is then computed once.
-    mine = users[..., :dim] @ tower[0].weight[:dim] + tower[0].bias
+    mine = dense(Layer(tower[0].weight[:dim], tower[0].bias), users[..., :dim])
     hidden = jax.nn.relu(items[..., :dim] @ tower[0].weight[dim:] + mine)
     for layer in tower[1:-1]:
         hidden = jax.nn.relu(dense(layer, hidden))
