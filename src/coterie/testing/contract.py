@@ -356,7 +356,7 @@ def absent_clients_are_untouched(algorithm: Algorithm) -> None:
 
 def _blind_to_absent(algorithm: Algorithm) -> None:
     reference = loop(algorithm, tasks(algorithm)[0])
-    server, privates = reference.start()
+    server = reference.start()[0]
     uploads = [reference.train(0, server, private, client)[0] for client, _, private in _everybody(reference)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *uploads)
     present = jnp.arange(len(uploads)) % 2 == 0
