@@ -2,10 +2,14 @@
 
 All settings live in one flat space: those of the run, of the algorithm, of the conduct (who takes part, when to
 evaluate), of the filters and of the protocol. A key belongs to exactly one of them.
+
+A path in a settings file is taken relative to that file. A run directory keeps a copy of an algorithm that was run
+by path, so it can be moved, and goes on with the code it was started with.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +20,17 @@ from pydantic import BaseModel, Field
 
 from coterie import algorithms
 from coterie.algorithm import Algorithm, ClientConfig, Settings, validate
-from coterie.data import catalogue
+from coterie.data import cache, catalogue
+from coterie.data.entries import ENTRIES
 from coterie.data.filters import Filters
 from coterie.engine.simulate import Conduct
 from coterie.errors import CoterieError, unknown
 from coterie.evaluation import protocols
 from coterie.evaluation.problem import Protocol
 from coterie.evaluation.protocols import ProtocolOptions
+
+OWN_ALGORITHM = "algorithm.py"
+"""The copy, in a run directory, of an algorithm that was run by path."""
 
 
 class What(Settings):
@@ -37,7 +45,10 @@ class What(Settings):
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that is fully specified; `origins` says where each value came from."""
+    """A run that is fully specified; `origins` says where each value came from.
+
+    `source` is the text of an algorithm that was given by path, and empty for one that comes with the package.
+    """
 
     what: What
     algorithm: Algorithm
@@ -47,6 +58,7 @@ class Plan:
     filters: Filters
     options: ProtocolOptions
     origins: dict[str, str]
+    source: str = ""
 
     def values(self, config: ClientConfig | None = None) -> dict[str, Any]:
         """Return every setting by name; `config` is the algorithm's after the data filled it in."""
@@ -59,6 +71,7 @@ def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> 
     """Sort flat settings into their groups and check every one; `origins` names where each was given."""
     origins = dict(origins or dict.fromkeys(given, "given"))
     what = validate(What, _of(What, given), "setting")
+    what = what.model_copy(update={"data": _absolute(what.data)})
     algorithm, protocol = algorithms.get(what.algorithm), protocols.get(what.protocol)
     groups: list[type[BaseModel]] = [What, Conduct, algorithm.Config, Filters, ProtocolOptions]
     known = [name for group in groups for name in group.model_fields]
@@ -78,7 +91,18 @@ def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> 
         validate(Filters, filters, "filter"),
         validate(ProtocolOptions, _of(ProtocolOptions, given), "setting of the protocol"),
         origins,
+        _source(what.algorithm),
     )
+
+
+def _absolute(data: str) -> str:
+    """Return the name of a set as it is, and the path of a file or folder in full."""
+    named = data.split(":")[0] == "demo" or data in ENTRIES or cache.find(data)
+    return data if named or not Path(data).exists() else str(Path(data).resolve())
+
+
+def _source(algorithm: str) -> str:
+    return Path(algorithm).read_text(encoding="utf-8") if algorithm.endswith(".py") else ""
 
 
 def _of(group: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +110,7 @@ def _of(group: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read settings from a YAML file of `key: value` lines."""
+    """Read settings from a YAML file of `key: value` lines; paths in it are relative to the file."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -95,7 +119,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise CoterieError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise CoterieError(f"{path} holds no settings; write lines such as `algorithm: pfedrec`.")
-    return {str(key): value for key, value in values.items()}
+    paths = {key: _beside(path.parent, values[key]) for key in ("algorithm", "data") if key in values}
+    return {str(key): value for key, value in (values | paths).items()}
+
+
+def _beside(folder: Path, value: Any) -> Any:
+    """Return the path of a file in `folder` if `value` names one there; a name stays a name."""
+    a_path = isinstance(value, str) and (os.sep in value or Path(value).suffix)
+    return str(folder / value) if a_path and (folder / value).exists() else value
+
+
+def read_origins(path: Path) -> dict[str, str]:
+    """Read where each setting came from out of the comments of a run's own settings file."""
+    lines = (line.rpartition("  # ") for line in path.read_text(encoding="utf-8").splitlines())
+    return {setting.partition(":")[0]: origin for setting, mark, origin in lines if mark}
 
 
 def parse(assignment: str) -> tuple[str, Any]:
@@ -122,8 +159,9 @@ def to_yaml(plan: Plan, config: ClientConfig) -> str:
     lines = ["# Every setting of this run and where it came from; `coterie run` takes this file as it is."]
     given = plan.algorithm.configure(plan.settings)
     filled = {name for name in type(config).model_fields if getattr(config, name) != getattr(given, name)}
-    for name, value in plan.values(config).items():
+    values = plan.values(config) | ({"algorithm": OWN_ALGORITHM} if plan.source else {})
+    for name, value in values.items():
         origin = "filled in from the data" if name in filled else plan.origins.get(name, "default")
-        text = yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
+        text = yaml.safe_dump(value, default_flow_style=True, width=float("inf")).removesuffix("...\n").strip()
         lines.append(f"{name}: {text}  # {origin}")
     return "\n".join(lines) + "\n"
