@@ -29,6 +29,7 @@ from coterie.engine.plan import Plan
 from coterie.engine.reference import Reference
 from coterie.engine.simulate import COMPILING, Best, Conduct, Record, Simulation, State
 from coterie.errors import CoterieError
+from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem, Task
 from coterie.evaluation.protocols import prepare
 from coterie.evaluation.references import references
@@ -39,8 +40,10 @@ ROUNDS = 2
 TOLERANCE = 1e-4
 """Largest difference of two leaves that are to be equal, in units of the larger one's largest entry."""
 
-FULL = Conduct(rounds=ROUNDS)
-HALF = Conduct(rounds=ROUNDS, participation="fraction", fraction=0.5, dropout=0.3)
+FULL = Conduct.model_validate({"rounds": ROUNDS})
+HALF = FULL.model_copy(update={"participation": "fraction", "fraction": 0.5, "dropout": 0.3})
+
+QUICK = {"xla_backend_optimization_level": 0}
 
 LAYOUT = {"buckets": 1, "chunk_size": 48}
 """One bucket of clients with 5 and 12 interactions: chunks of four, with padding."""
@@ -144,10 +147,10 @@ class Followed:
 
 @lru_cache(maxsize=4)
 def loop(algorithm: Algorithm, task: Task) -> Reference:
-    """Return the plain loop over the tiny problem, its functions compiled one by one."""
+    """Return the plain loop over the tiny problem, its functions compiled one by one, without much ado."""
     like = trained(algorithm, task)
-    compiled = {
-        name: jax.jit(getattr(algorithm, name), static_argnums=place)
+    compiled: dict[str, Any] = {
+        name: jax.jit(getattr(algorithm, name), static_argnums=place, compiler_options=QUICK)
         for name, place in {"local_update": 1, "score": 0}.items()
     }
     return Reference(dataclasses.replace(algorithm, **compiled), like.config, like.catalogue, like.problem)
@@ -175,7 +178,6 @@ def _seen_by(reference: Reference, client: int, before: Message, after: Message,
     local = config.eval_table == "local" and algorithm.personalise is not None
     if local and client in views:
         return views[client]
-    assert algorithm.download
     room = max(1, len(reference.users(client)))
     return algorithm.download(config, before if local else after, Client(client, room))
 
@@ -191,7 +193,7 @@ def _answered(reference: Reference, view: Message, private: Message, client: int
 def _close(what: str, left: Any, right: Any, name: str) -> None:
     """Compare two trees leaf by leaf, relative to the size of the leaf."""
     paths, tree = jax.tree_util.tree_flatten_with_path(left)
-    assert tree == jax.tree_util.tree_structure(right), f"{name}: {what} have different fields."
+    assert str(tree) == str(jax.tree.structure(right)), f"{name}: {what} have different fields."
     for (path, a), b in zip(paths, jax.tree.leaves(right), strict=True):
         a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
         where = f"{what}{jax.tree_util.keystr(path)}"
@@ -232,7 +234,6 @@ def _answers_alike(what: str, left: Any, right: Any, problem: Problem, name: str
 def _everybody(reference: Reference) -> Iterator[tuple[int, Message, Message]]:
     """Each client that has data, with its first download and its initial private state."""
     server, privates = reference.start()
-    assert reference.algorithm.download
     for client in np.unique(reference.problem.client).tolist():
         room = max(1, len(reference.users(client)))
         yield client, reference.algorithm.download(reference.config, server, Client(client, room)), privates[client]
@@ -368,7 +369,6 @@ def _blind_to_absent(algorithm: Algorithm) -> None:
         kept = jax.tree.map(filled, stacked)
         total = jax.tree.map(lambda leaf: jnp.sum(filled(leaf) * (filled(leaf) != filling), 0), stacked)
         received = Received(total, present.sum(), present.sum(), None, kept, present)
-        assert algorithm.server_update
         return algorithm.server_update(jax.random.key(0), reference.config, server, received)
 
     _same("the server reads the upload of a client that is not there", step(0.0), step(7.0), algorithm.info.name)
@@ -502,7 +502,13 @@ def learns_planted_structure(algorithm: Algorithm) -> None:
         return
     task = tasks(algorithm)[0]
     problem = planted(task)
-    run = Simulation(algorithm, {}, problem, Conduct(rounds=min(LEARNING_ROUNDS, algorithm.info.rounds)), buckets=1)
+    run = Simulation(
+        algorithm,
+        {},
+        problem,
+        FULL.model_copy(update={"rounds": min(LEARNING_ROUNDS, algorithm.info.rounds)}),
+        buckets=1,
+    )
     while not run.finished:
         run.advance()
     assert run.best is not None and run.best.record.test is not None
@@ -519,6 +525,44 @@ def learns_planted_structure(algorithm: Algorithm) -> None:
 def planted(task: Task) -> Problem:
     """Return the problem with planted structure."""
     return toys.planted(task)
+
+
+# -- 8 ------------------------------------------------------------------------------------------------------
+
+
+def saved_model_recommends_the_same(algorithm: Algorithm) -> None:
+    """A model that is saved and loaded recommends the same lists, and the lists agree with the evaluation.
+
+    Recommended are all items that a user has not trained on, best first; the places of the test item and its
+    rivals in that list must give the rank that the round was measured by.
+    """
+    run, fresh, name = trained(algorithm), simulation(algorithm), algorithm.info.name
+    if run.problem.protocol.task == "rating":
+        return
+    assert run.best is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        checkpoint.save_model(path, run.best.state, {"seed": 0})
+        checkpoint.load_model(path, fresh, {"seed": 0})
+    known, n_items = run.problem.masked("test"), run.problem.data.n_items
+    before, after = run.top(run.best.state, n_items, known), fresh.top(fresh.state, n_items, known)
+    _same("the saved model recommends other items", before, after, name)
+    ranks = np.zeros_like(run.best.answers.test)
+    for user, (items, scores) in enumerate(zip(before.items, before.scores, strict=True)):
+        free = np.setdiff1d(np.arange(n_items), known[user])
+        listed, scores = items[items >= 0], scores[items >= 0]
+        assert np.array_equal(np.sort(listed), free), f"{name}: user {user} is not recommended what is left."
+        assert (np.diff(scores) <= 0).all(), f"{name}: user {user} is recommended items out of order."
+        ranks[user] = _rank_in_list(run.problem, user, listed, scores)
+    _answers_alike("in the recommended lists", ranks, run.best.answers.test, run.problem, name)
+
+
+def _rank_in_list(problem: Problem, user: int, listed: NDArray[Any], scores: NDArray[Any]) -> NDArray[np.int32]:
+    score = np.full(problem.data.n_items, -np.inf)
+    score[listed] = scores
+    assert problem.test.candidates is not None
+    outside = np.setdiff1d(np.arange(len(score)), [*problem.test.candidates[user], *problem.test.items[user]])
+    return rank_of(score, problem.test.items[user], outside)
 
 
 # -- 9 ------------------------------------------------------------------------------------------------------
@@ -555,7 +599,9 @@ def local_training_leaks_only_on_paper(algorithm: Algorithm) -> None:
     data = toys.planted().data
     hits = {}
     for form in ("loo99", "loo99-paper"):
-        run = Simulation(algorithm, {}, prepare(data, form), Conduct(rounds=30, eval_every=30), buckets=1)
+        run = Simulation(
+            algorithm, {}, prepare(data, form), Conduct.model_validate({"rounds": 30, "eval_every": 30}), buckets=1
+        )
         while not run.finished:
             run.advance()
         hits[form] = run.history[-1].test["hr@10"]  # type: ignore[index]
@@ -578,6 +624,7 @@ POINTS: dict[str, Callable[[Algorithm], None]] = {
         same_seed_gives_same_bits,
         resumed_equals_uninterrupted,
         learns_planted_structure,
+        saved_model_recommends_the_same,
         settings_round_trip,
         local_training_leaks_only_on_paper,
     )

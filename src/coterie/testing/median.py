@@ -40,7 +40,8 @@ class Server(NamedTuple):
     items: Array
 
 
-Download = Upload = Server
+Download = Server
+Upload = Server
 
 
 class Private(NamedTuple):

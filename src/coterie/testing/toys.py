@@ -16,8 +16,6 @@ USERS, ITEMS = 16, 220
 TRAINED = np.where(np.arange(USERS) < USERS // 2, 5, 12)
 """Training interactions of each user: two sizes keep the plain loop cheap, and one bucket then has padding."""
 
-PLANTED = {"users": 300, "items": 400, "communities": 4, "interactions_per_user": 30, "noise": 0.1}
-
 
 def interactions(seed: int = 0) -> Interactions:
     """Draw a tiny set whose users share items, so that clients meet in the rows they train."""
@@ -43,7 +41,7 @@ def _taken(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
 def problem(task: Task = "ranking", seed: int = 0) -> Problem:
     """Prepare the tiny set; the last client has lost its training data."""
     name = "loo99" if task == "ranking" else "rating-dirichlet"
-    whole = prepare(interactions(), name, seed=seed, options=ProtocolOptions(platforms=4))
+    whole = prepare(interactions(), name, seed=seed, options=ProtocolOptions(platforms=3))
     return without_data(whole, whole.n_clients - 1)
 
 
@@ -56,4 +54,5 @@ def without_data(whole: Problem, client: int) -> Problem:
 def planted(task: Task = "ranking", seed: int = 0) -> Problem:
     """Prepare a set of communities, in which knowing people pays."""
     name = "loo99" if task == "ranking" else "rating-dirichlet"
-    return prepare(synthetic.make(**PLANTED, seed=seed), name, seed=seed)
+    made = synthetic.make(users=300, items=400, communities=4, interactions_per_user=30, noise=0.1, seed=seed)
+    return prepare(made, name, seed=seed)
