@@ -1,0 +1,19 @@
+"""Strictness for all tests, a compilation cache, and one worker for each algorithm.
+
+Dtype promotion stays as it is: counts and masks are multiplied into sums all over the engine, on purpose.
+"""
+
+import jax
+import pytest
+
+from coterie.files import use_compilation_cache
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+use_compilation_cache()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    # What is compiled for an algorithm in one test is used in the next, if the same worker runs both.
+    if getattr(config.option, "dist", None) == "load":
+        config.option.dist = "loadgroup"
