@@ -27,7 +27,7 @@ check: $(READY) ## lint, formatting and types
 	$(BIN)/mypy
 
 bench: $(READY) ## measure speed and memory; MovieLens is needed for most of it
-	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/bench.py $(if $(ONLY),--only "$(ONLY)")
 
 golden: $(READY) ## recompute the stored results that a test compares with
 	$(BIN)/python benchmarks/golden.py

@@ -120,16 +120,20 @@ class Programs:
 
     def trained_scorer(self, trained: Trained) -> evaluate.ScoreUser:
         """Return the scores of a client that sees what it downloaded as it has trained it."""
-        assert self.algorithm.personalise
-        rows, down = trained.rows, trained.download
-        seen = tables.take(down, self.names, rows.ids) if rows else down
-        view = self.algorithm.personalise(self.config, seen, trained.upload, trained.private)
+        personalise, rows = self.algorithm.personalise, trained.rows
+        assert personalise
 
         def score(user: Array, items: Array) -> Array:
-            if rows is None:
-                return self.algorithm.score(self.config, view, trained.private, user, items)
-            mixed = tables.take_trained(view, down, self.names, rows, items)
-            return self.algorithm.score(self.config, mixed, trained.private, user, jnp.arange(items.shape[0]))
+            down, upload, private = trained.download, trained.upload, trained.private
+            if rows is not None:
+                # Only the rows that are asked for: a view of the whole catalogue would cost more than training.
+                down, upload = (
+                    tables.take(down, self.names, items),
+                    tables.take_changes(upload, self.names, rows, items),
+                )
+                items = jnp.arange(items.shape[0])
+            view = personalise(self.config, down, upload, private)
+            return self.algorithm.score(self.config, view, private, user, items)
 
         return score
 

@@ -68,13 +68,12 @@ def take_stored(store: Message, tables: Sequence[str], client: Array, ids: Array
     return store._replace(**rest, **{name: getattr(store, name)[client, ids] for name in by_row})
 
 
-def take_trained(trained: Message, whole: Message, tables: Sequence[str], rows: Rows, ids: Array) -> Message:
-    """Return the rows `ids` of a client's view: its trained row where it has one, else that of `whole`."""
+def take_changes(upload: Message, tables: Sequence[str], rows: Rows, ids: Array) -> Message:
+    """Return a client's upload with the rows `ids` of its item tables; zero where it has trained none."""
     place = rows.slot[ids]
-    has = place != FREE
 
-    def mixed(name: str) -> Array:
-        mine = getattr(trained, name).at[place].get(mode="clip")
-        return jnp.where(has.reshape(-1, *[1] * (mine.ndim - 1)), mine, getattr(whole, name)[ids])
+    def changed(name: str) -> Array:
+        mine = getattr(upload, name).at[place].get(mode="clip")
+        return jnp.where((place != FREE).reshape(-1, *[1] * (mine.ndim - 1)), mine, 0)
 
-    return trained._replace(**{name: mixed(name) for name in fields(trained, tables)})
+    return upload._replace(**{name: changed(name) for name in fields(upload, tables)})

@@ -1,0 +1,156 @@
+"""Speed and memory, measured on this machine: `make bench [ONLY=pfedrec]`.
+
+Each measurement runs in a process of its own, so that peak memory and compile time are its own. "Cold" is with an empty
+compilation cache, "warm" with the one the cold run left behind. A round is the median after the first two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from coterie import algorithms
+from coterie.data import catalogue, synthetic
+from coterie.data.interactions import Interactions
+from coterie.engine.reference import Reference
+from coterie.engine.simulate import Conduct, Simulation
+from coterie.evaluation import protocols
+from coterie.experiment.run import fit, peak_rss_mb
+from coterie.files import use_compilation_cache
+
+
+def rounds(simulation: Simulation, count: int) -> dict[str, float]:
+    """Run rounds; seconds of the first one, and wall and CPU seconds of a steady one."""
+    start = time.perf_counter()
+    simulation.advance()
+    first = time.perf_counter() - start
+    simulation.advance()
+    walls, cpus = [], []
+    for _ in range(count):
+        wall, cpu = time.perf_counter(), time.process_time()
+        simulation.advance()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return {"first": first, "round": float(np.median(walls)), "cpu": float(np.median(cpus)), "rss_mb": peak_rss_mb()}
+
+
+def simulation(name: str, data: str | Interactions, protocol: str, rounds: int, **settings: Any) -> Simulation:
+    loaded = catalogue.load(data) if isinstance(data, str) else data
+    conduct = Conduct(rounds=rounds, **{k: settings.pop(k) for k in list(settings) if k in Conduct.model_fields})
+    return Simulation(algorithms.get(name), settings, protocols.prepare(loaded, protocol), conduct)
+
+
+def whole_run() -> dict[str, float]:
+    """The 100-round run of PFedRec on MovieLens-100K, with references, lists and intervals."""
+    start = time.perf_counter()
+    run = fit("pfedrec", "ml-100k", rounds=100)
+    return {"run": time.perf_counter() - start, "first": run.history[0].seconds["total"], "rss_mb": peak_rss_mb()}
+
+
+def pfedrec_100k() -> dict[str, float]:
+    return rounds(simulation("pfedrec", "ml-100k", "loo99", 20), 16)
+
+
+def pfedrec_1m() -> dict[str, float]:
+    return rounds(simulation("pfedrec", "ml-1m", "loo99", 8), 5)
+
+
+def fedncf_1m() -> dict[str, float]:
+    """A global epoch of 24 steps of 256 clients, and full-ranking evaluation of all users."""
+    sim = simulation("fedncf", "ml-1m", "ratio-full", 6, participation="batches", eval_every=3)
+    found = rounds(sim, 2)
+    sim.ask()
+    start = time.perf_counter()
+    sim.ask()
+    return {**found, "evaluate": time.perf_counter() - start}
+
+
+def reference_loop() -> dict[str, float]:
+    """Seconds a client takes in the plain loop, times all clients, against the compiled round."""
+    sim = simulation("pfedrec", "ml-100k", "loo99", 10)
+    compiled = rounds(sim, 6)["round"]
+    loop = Reference(sim.algorithm, sim.config, sim.catalogue, sim.problem)
+    server, privates = loop.start()
+    clients = np.linspace(0, sim.problem.n_clients - 1, 12).astype(int)
+    loop.round(0, server, privates, clients[:2])
+    start = time.perf_counter()
+    jax.block_until_ready(loop.round(0, server, privates, clients)[0])
+    whole = (time.perf_counter() - start) / len(clients) * sim.problem.n_clients
+    return {"round": compiled, "loop": whole, "ratio": whole / compiled}
+
+
+def clients(count: int) -> dict[str, float]:
+    data = synthetic.make(users=count, items=2000, interactions_per_user=40)
+    return rounds(simulation("pfedrec", data, "loo99", 8), 5)
+
+
+def items(count: int) -> dict[str, float]:
+    """The same interactions over a larger catalogue: items nobody touched are added."""
+    data = synthetic.make(users=1000, items=2000, interactions_per_user=40)
+    ids = data.item_ids + tuple(f"extra-{i}" for i in range(count - data.n_items))
+    wider = replace(data, item_ids=ids, titles=None, categories=None)
+    return rounds(simulation("pfedrec", wider, "loo99", 8), 5)
+
+
+CASES: dict[str, Callable[[], dict[str, float]]] = {
+    "pfedrec ml-100k": pfedrec_100k,
+    "pfedrec ml-100k, 100 rounds": whole_run,
+    "pfedrec ml-1m": pfedrec_1m,
+    "fedncf ml-1m, global epoch": fedncf_1m,
+    "reference loop ml-100k": reference_loop,
+    **{f"clients {n:,}": (lambda n=n: clients(n)) for n in (1000, 4000, 16000)},
+    **{f"items {n:,}": (lambda n=n: items(n)) for n in (2000, 16000, 128000)},
+}
+TWICE = {"pfedrec ml-100k", "pfedrec ml-100k, 100 rounds"}
+
+
+def measure(name: str, cache: str) -> dict[str, float]:
+    """Run one case in a process of its own with the given cache folder."""
+    command = [sys.executable, __file__, "--case", name]
+    done = subprocess.run(command, env={**os.environ, "XDG_CACHE_HOME": cache}, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def show(name: str, found: dict[str, float]) -> None:
+    cells = "  ".join(
+        f"{key} {value:,.3g}" + ("" if key in {"rss_mb", "ratio"} else " s") for key, value in found.items()
+    )
+    print(f"{name:36s} {cells}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", help="measure one case in this process and print JSON")
+    parser.add_argument("--only", default="", help="measure the cases whose name contains this")
+    args = parser.parse_args()
+    if args.case:
+        use_compilation_cache()
+        print(json.dumps(CASES[args.case]()))
+        return
+    load = os.getloadavg()[0]
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.2f} at the start, JAX {jax.__version__}")
+    for name in CASES:
+        if args.only in name:
+            with tempfile.TemporaryDirectory() as cache:
+                show(f"{name} (cold)", measure(name, cache))
+                if name in TWICE:
+                    show(f"{name} (warm)", measure(name, cache))
+    print(f"load {os.getloadavg()[0]:.2f} at the end")
+
+
+if __name__ == "__main__":
+    main()

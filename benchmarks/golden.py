@@ -1,0 +1,33 @@
+"""Recompute the stored results of small runs on the built-in data: `make golden`.
+
+`tests/test_golden.py` compares a fresh computation with them, so that a change of results is a decision.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from coterie import algorithms
+from coterie.data import catalogue
+from coterie.engine.simulate import Conduct, Simulation
+from coterie.evaluation import protocols
+
+STORED = Path(__file__).parent.parent / "tests" / "golden.json"
+DATA = "demo:users=80,items=260,interactions_per_user=20"
+
+
+def result(name: str) -> dict[str, float]:
+    """Loss and test metrics of three rounds under the honest leave-one-out protocol."""
+    problem = protocols.prepare(catalogue.load(DATA), "loo99")
+    simulation = Simulation(algorithms.get(name), {}, problem, Conduct(rounds=3), buckets=1)
+    while not simulation.finished:
+        record = simulation.advance()
+    assert record.test is not None
+    return {**record.metrics, "hr@10": record.test["hr@10"], "ndcg@10": record.test["ndcg@10"]}
+
+
+if __name__ == "__main__":
+    stored = {name: result(name) for name in algorithms.names()}
+    STORED.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
+    print(f"wrote {len(stored)} results to {STORED.name}")
