@@ -123,9 +123,7 @@ def import_set(
     sep: str | None = typer.Option(None, help="The separator; \\t is a tab."),
 ) -> None:
     """Keep a rating file under a name in the cache folder."""
-    data = read(
-        file, user=user, item=item, rating=rating, timestamp=timestamp, titles=titles, sep=sep, name=name
-    )
+    data = read(file, user=user, item=item, rating=rating, timestamp=timestamp, titles=titles, sep=sep, name=name)
     _report(data, catalogue.import_file(name, data))
 
 

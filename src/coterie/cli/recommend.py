@@ -1,0 +1,38 @@
+"""`coterie recommend`: what a finished run would show to a user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from coterie.experiment.run import Recommendation
+
+
+def recommend(
+    folder: Path = typer.Argument(metavar="DIR", help="The directory of a finished run."),
+    user: str = typer.Option(help="The user, as the data spells the id."),
+    k: int = typer.Option(10, "-k", "--k", help="How many items."),
+) -> None:
+    """Recommend items that a user has not interacted with."""
+    from coterie.experiment.run import load
+
+    items = load(folder).recommend(user, k)
+    Console().print(list_table(f"for user {user}", items))
+
+
+def list_table(title: str, items: list[Recommendation], **more: list[str]) -> Table:
+    """Return a list of recommendations as a table; `more` are further columns."""
+    table = Table("rank", "title", "item", title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in more:
+        table.add_column(name)
+    table.add_column("score", justify="right")
+    for number, item in enumerate(items):
+        cells = (values[number] for values in more.values())
+        table.add_row(str(number + 1), item.title, item.item, *cells, f"{item.score:.4f}")
+    return table
