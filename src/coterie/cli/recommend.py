@@ -20,9 +20,9 @@ def recommend(
     k: int = typer.Option(10, "-k", "--k", help="How many items."),
 ) -> None:
     """Recommend items that a user has not interacted with."""
-    from coterie.experiment.run import load
+    from coterie.experiment.run import load_run
 
-    items = load(folder).recommend(user, k)
+    items = load_run(folder).recommend(user, k)
     Console().print(list_table(f"for user {user}", items))
 
 
