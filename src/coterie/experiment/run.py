@@ -174,7 +174,7 @@ def resume(
     return _go_on(plan, simulation, folder, on_round, start)
 
 
-def load(folder: str | Path, data: Interactions | None = None) -> Run:
+def load_run(folder: str | Path, data: Interactions | None = None) -> Run:
     """Load a finished run from its directory; `data` is that of a run on a set which has no name."""
     use_compilation_cache()
     folder = Path(folder)
