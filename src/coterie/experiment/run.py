@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -96,9 +97,10 @@ class Run:
         self.path = folder
         _write_settings(folder, self.plan, self.simulation)
         _write_history(folder, self.history)
-        write_atomically(folder / PER_USER, lambda draft: save_file(self.per_user, draft))
         identity = identity_of(self.plan, self.simulation)
-        checkpoint.save_model(folder / MODEL, self.state, identity)
+        with _room_on_disk(folder):
+            write_atomically(folder / PER_USER, lambda draft: save_file(self.per_user, draft))
+            checkpoint.save_model(folder / MODEL, self.state, identity)
         card = {"identity": identity, "round": self.summary["best_round"], "tensors": MODEL}
         write_text(folder / MODEL_CARD, json.dumps(card, indent=2) + "\n")
         write_text(folder / SUMMARY, json.dumps(self.summary, indent=2) + "\n")
@@ -305,7 +307,18 @@ def _note(out: Path, plan: Plan, simulation: Simulation, last: bool) -> None:
         ) from None
     every = plan.what.checkpoint_every
     if last or (every and simulation.state.round % every == 0):
-        checkpoint.save(out / CHECKPOINT, simulation, identity_of(plan, simulation))
+        with _room_on_disk(out):
+            checkpoint.save(out / CHECKPOINT, simulation, identity_of(plan, simulation))
+
+
+@contextmanager
+def _room_on_disk(folder: Path) -> Iterator[None]:
+    """Turn what safetensors says about a full disk into a sentence."""
+    try:
+        yield
+    except SafetensorError as error:
+        reason = str(error).rpartition("I/O error: ")[2]
+        raise CoterieError(f"{folder} cannot be written: {reason}; what was there is unchanged.") from None
 
 
 def _write_history(folder: Path, history: list[Record]) -> None:
