@@ -60,13 +60,15 @@ def draw(
     gaps: Array,
     bounds: Array,
 ) -> Samples:
-    """Return a client's interactions, each followed by its own distinct negatives.
+    """Return a client's interactions, each followed by its own distinct negatives (as far as there are so many).
 
     `gaps[bounds[u]:bounds[u + 1]]` belongs to local user u. Labels of negatives are 0.
     """
     start, stop = bounds[users], bounds[users + 1]
     words = jax.random.bits(key, (items.shape[0], negatives), jnp.uint32)
-    ranks = distinct(words, n_items - (stop - start))
+    pool = n_items - (stop - start)
+    # A user who has left fewer items than negatives gets some of them more than once.
+    ranks = distinct(words, pool) % jnp.maximum(pool, 1)[:, None]
     drawn = outside(ranks, gaps, start[:, None], stop[:, None])
     width = 1 + negatives
     total = count * width
