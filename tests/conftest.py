@@ -5,11 +5,16 @@ Dtype promotion stays as it is: counts and masks are multiplied into sums all ov
 
 import jax
 import pytest
+from hypothesis import settings
 
 from coterie.files import use_compilation_cache
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 use_compilation_cache()
+
+# The first example compiles, so time says nothing.
+settings.register_profile("coterie", deadline=None, max_examples=50, derandomize=True)
+settings.load_profile("coterie")
 
 
 @pytest.hookimpl(tryfirst=True)
