@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench golden clean
@@ -12,16 +14,20 @@ help: ## list the targets
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --editable .
+	touch $@
+
+$(DEV): $(READY)
+	$(PIP) --editable '.[dev]'
 	touch $@
 
 demo: $(READY) ## train a federated recommender on the built-in data and ask it for recommendations
 	$(BIN)/coterie demo
 
-test: $(READY) ## run all tests
+test: $(DEV) ## run all tests
 	$(BIN)/python -m pytest -n 2
 
-check: $(READY) ## lint, formatting and types
+check: $(DEV) ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -29,7 +35,7 @@ check: $(READY) ## lint, formatting and types
 bench: $(READY) ## measure speed and memory; MovieLens is needed for most of it
 	$(BIN)/python benchmarks/bench.py $(if $(ONLY),--only "$(ONLY)")
 
-golden: $(READY) ## recompute the stored results that a test compares with
+golden: $(DEV) ## recompute the stored results that a test compares with
 	$(BIN)/python benchmarks/golden.py
 
 clean: ## remove the environment and caches
