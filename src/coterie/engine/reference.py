@@ -86,7 +86,10 @@ class Reference:
     def round(
         self, number: int, server: Message, privates: list[Message], clients: NDArray[np.int64] | None = None
     ) -> tuple[Message, list[Message], dict[int, Message]]:
-        """Run one round over `clients`; returns server, private states and the views of who took part."""
+        """Run one round over `clients`; returns server, private states and the views of who took part.
+
+        A server that nobody reports back to takes no step.
+        """
         config, privates, views = self.config, list(privates), {}
         sizes = np.bincount(self.problem.client, minlength=self.problem.n_clients)
         uploads, weights = [], []
@@ -97,6 +100,8 @@ class Reference:
             upload, privates[client], _, views[client] = self.train(number, server, privates[client], client)
             uploads.append(upload)
             weights.append(float(sizes[client]) if config.aggregation == "weighted" else 1.0)
+        if not uploads:
+            return server, privates, views
         key = keys.at(keys.stream(self.problem.seed, "server step"), number, 0)
         received = self._received(uploads, weights, list(views))
         return self.algorithm.server_update(key, config, server, received), privates, views

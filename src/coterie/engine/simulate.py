@@ -192,9 +192,10 @@ class Simulation:
             before = self.state.server
             outcomes = self._train_step(drawn, step.arrived)
             self.state.stores = [outcome.store for outcome in outcomes]
-            light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
-            self.state.server = self.programs.finish(keys.at(server_key, i), before, light, self._order)
             trained = sum(int(out.clients) for out in outcomes)
+            if trained:
+                light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
+                self.state.server = self.programs.finish(keys.at(server_key, i), before, light, self._order)
             self.ledger.count(len(step.chosen), trained)
             reached += trained
             sums = _added(sums, [out.metrics for out in outcomes])
