@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coterie.engine.simulate import Record, Simulation
 
 LINES = 10
-"""About how many lines a run writes where there is no terminal."""
+"""How many lines a run writes, at most, where there is no terminal."""
 
 
 class Watch:
@@ -47,7 +47,7 @@ class Watch:
             self._introduce(simulation)
         self._began = time.perf_counter()
         self._task = self._bar.add_task(
-            self._place(simulation),
+            self._place(simulation.state.round, simulation),
             total=simulation.conduct.rounds,
             completed=simulation.state.round,
             state="compiling",
@@ -65,16 +65,16 @@ class Watch:
 
     def round(self, record: Record, simulation: Simulation) -> None:
         """Show a round."""
-        state = self._state(record, simulation)
-        self._bar.update(self._task, completed=record.round, description=self._place(simulation), state=state)
-        every = max(1, round(simulation.conduct.rounds / LINES))
+        place, state = self._place(record.round, simulation), self._state(record, simulation)
+        self._bar.update(self._task, completed=record.round, description=place, state=state)
+        tenths = [LINES * number // simulation.conduct.rounds for number in (record.round - 1, record.round)]
         quiet = self.label or self.console.is_terminal
-        if not quiet and (record.round % every == 0 or simulation.finished):
-            self._say(f"{self._place(simulation)}  {state}")
+        if not quiet and (tenths[0] < tenths[1] or simulation.finished):
+            self._say(f"{place}  {state}")
 
-    def _place(self, simulation: Simulation) -> str:
+    def _place(self, number: int, simulation: Simulation) -> str:
         rounds = str(simulation.conduct.rounds)
-        return f"{self.label} round {simulation.state.round:{len(rounds)}}/{rounds}".strip()
+        return f"{self.label} round {number:{len(rounds)}}/{rounds}".strip()
 
     def _state(self, record: Record, simulation: Simulation) -> str:
         from coterie.engine.simulate import selecting

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich import box
+from rich.console import Group
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from coterie.evaluation import protocols
 
@@ -41,16 +43,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def to_rich(self, *, emphasise: int = 0) -> RichTable:
+    def to_rich(self, *, emphasise: int = 0) -> Group:
         """Return the table for a terminal, its first `emphasise` rows in bold."""
-        table = RichTable(
-            title=self.title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
-        )
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for number, column in enumerate(self.columns):
             table.add_column(column, justify="right" if number else "left", overflow="fold")
         for number, row in enumerate(self.rows):
             table.add_row(*row, style="bold" if number < emphasise else None)
-        return table
+        return Group(Text(self.title, style="bold"), table)
 
     def to_csv(self) -> str:
         """Return the table as CSV."""
