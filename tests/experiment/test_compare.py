@@ -45,10 +45,9 @@ def test_the_second_call_runs_nothing(found, out, monkeypatch):
     monkeypatch.setattr(compare, "execute", never)
     monkeypatch.setattr(compare, "resume", never)
     assert compare.compare(NAMES, GIVEN, seeds=2, out=out) == found
-    # One seed is part of what is there; another setting is not.
-    assert compare.compare(["fedmf"], GIVEN, seeds=1, out=out).rows[0].name == "fedmf"
-    with pytest.raises(AssertionError, match="nothing is left to run"):
-        compare.compare(["popularity"], {**GIVEN, "rounds": 3}, seeds=1, out=out)
+    for more in ({"rounds": 3}, {"fedmf.lr": 2.0}, {"data": DATA + ",seed=1"}):
+        with pytest.raises(AssertionError, match="nothing is left to run"):
+            compare.compare(NAMES, GIVEN | more, seeds=2, out=out)
 
 
 def test_an_interrupted_run_is_taken_up(found, out, monkeypatch, tmp_path):
@@ -85,7 +84,7 @@ def test_values_are_averaged_over_seeds_before_they_are_paired():
     users[0, 0, 5] = np.nan
     results = {name: [result("loo99", "hr@10", row) for row in users[i]] for i, name in enumerate("abc")}
     found = compare.judge(results)
-    assert [row.name for row in found.rows][0] == "b"
+    assert found.rows[0].name == "b"
     means = np.where(np.isnan(users[:, 0]), users[:, 1], users.mean(1))
     raw = {name: paired_test(means[1], means[i]).p_value for i, name in ((0, "a"), (2, "c"))}
     order = sorted(raw, key=raw.get)
@@ -94,11 +93,8 @@ def test_values_are_averaged_over_seeds_before_they_are_paired():
 
 
 def test_the_smaller_error_is_the_better():
-    results = {
-        "far": [result("rating-dirichlet", "mae", [2.0, 3.0])],
-        "near": [result("rating-dirichlet", "mae", [1.0, 1])],
-    }
-    found = compare.judge(results)
+    errors = {"far": [2.0, 3.0], "near": [1.0, 1.5]}
+    found = compare.judge({name: [result("rating-dirichlet", "mae", values)] for name, values in errors.items()})
     assert [row.name for row in found.rows] == ["near", "far"]
     assert compare.tabulate(found).rows[0][2] == ""  # one seed gives no interval
 

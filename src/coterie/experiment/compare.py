@@ -93,14 +93,18 @@ def plans_of(names: Sequence[str], given: Mapping[str, Any], seeds: int) -> list
 def _plan(name: str, given: Mapping[str, Any], names: Sequence[str], seed: int) -> Plan:
     if "seed" in given or "algorithm" in given:
         raise CoterieError("A comparison chooses algorithms and seeds itself; leave them out of the settings.")
-    label = Path(name).stem if name.endswith(".py") else name
-    others = [Path(other).stem if other.endswith(".py") else other for other in names]
-    settings = {key: value for key, value in given.items() if key.partition(".")[0] not in others}
-    settings |= {key.removeprefix(f"{label}."): value for key, value in given.items() if key.startswith(f"{label}.")}
+    own = f"{_label(name)}."
+    labels = [_label(each) for each in names]
+    settings = {key: value for key, value in given.items() if key.partition(".")[0] not in labels}
+    settings |= {key.removeprefix(own): value for key, value in given.items() if key.startswith(own)}
     try:
         return config.plan({**settings, "algorithm": name, "seed": seed})
     except CoterieError as error:
         raise CoterieError(f"{name}: {error}") from None
+
+
+def _label(name: str) -> str:
+    return Path(name).stem if name.endswith(".py") else name
 
 
 def _ground(plan: Plan) -> tuple[Any, ...]:
