@@ -305,19 +305,19 @@ class Programs:
             lambda row, client: self.answers(self.scorer(server, store, row, client), row), bucket, members, chunks
         )
 
-    @partial(jax.jit, static_argnums=(0, 1), compiler_options=QUICK)
+    @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=QUICK)
     def top(
-        self, k: int, keys: Keys, server: Message, store: Message, bucket: Bucket, hidden: Array, members: Array,
-        chunks: Array,
+        self, k: int, trained: bool, keys: Keys, server: Message, store: Message, bucket: Bucket, hidden: Array,
+        members: Array, chunks: Array,
     ) -> Lists:  # fmt: skip
-        """Return the first k items of the users of `members[:chunks]`, after training where clients do that first."""
+        """Return the first k items of the users of `members[:chunks]`, as they are or after they `trained`."""
 
         def one(row: Bucket, client: Array) -> Lists:
             score = self.scorer(server, store, row, client)
-            if self.local_view:
+            if trained:
                 most = jnp.max(bucket.count) * (1 + self.config.negatives)
-                trained = self.train_client(keys, server, store, row, client, row.count > 0, most, None)
-                score = self.trained_scorer(trained)
+                after = self.train_client(keys, server, store, row, client, row.count > 0, most, None)
+                score = self.trained_scorer(after)
             users = jnp.arange(row.bounds.shape[0] - 1)
             return evaluate.top(score, hidden[client], users, self.n_items, k)
 

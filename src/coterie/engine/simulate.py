@@ -22,7 +22,7 @@ from coterie.engine import keys
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.participation import Participation, expected, steps
 from coterie.engine.plan import Layout, Plan, make_plan, pad
-from coterie.engine.round import Outcome, Programs, round_keys, streams
+from coterie.engine.round import Keys, Outcome, Programs, round_keys, streams
 from coterie.errors import CoterieError
 from coterie.evaluation import metrics
 from coterie.evaluation.problem import Problem
@@ -183,19 +183,22 @@ class Simulation:
         self.history.append(record)
         return record
 
-    def _train_clients(self, number: int) -> tuple[int, dict[str, float], Answers | None]:
+    def _round_keys(self, number: int) -> tuple[Keys, Array]:
+        """Return the keys of all clients, and that of the server, for a round."""
         drawn = round_keys(self._streams, number, self.plan.n_clients)
-        server_key = keys.at(keys.stream(self.seed, "server step"), number)
+        return drawn, keys.at(keys.stream(self.seed, "server step"), number)
+
+    def _train_clients(self, number: int) -> tuple[int, dict[str, float], Answers | None]:
+        drawn, server_key = self._round_keys(number)
         reached, answers = 0, None
         sums: dict[str, float] = {}
         for i, step in enumerate(steps(self.conduct, self.seed, number, self.plan.n_clients)):
             before = self.state.server
-            outcomes = self._train_step(drawn, step.arrived)
+            outcomes = self._train_step(drawn, self.state, step.arrived)
             self.state.stores = [outcome.store for outcome in outcomes]
             trained = sum(int(out.clients) for out in outcomes)
             if trained:
-                light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
-                self.state.server = self.programs.finish(keys.at(server_key, i), before, light, self._order)
+                self.state.server = self._server_step(keys.at(server_key, i), before, outcomes)
             self.ledger.count(len(step.chosen), trained)
             reached += trained
             sums = _added(sums, [out.metrics for out in outcomes])
@@ -203,11 +206,16 @@ class Simulation:
                 answers = self._merge(answers, outcomes, before, step.arrived)
         return reached, {name: value / max(reached, 1) for name, value in sums.items()}, answers
 
-    def _train_step(self, drawn: Any, clients: NDArray[np.int64]) -> list[Outcome]:
+    def _train_step(self, drawn: Keys, state: State, clients: NDArray[np.int64]) -> list[Outcome]:
+        """Train clients; the private states of `state` are used up."""
         return [
-            self.programs.train(drawn, self.state.server, store, layout.bucket, *self._members(number, clients))
-            for number, (layout, store) in enumerate(zip(self.plan.layouts, self.state.stores, strict=True))
+            self.programs.train(drawn, state.server, store, layout.bucket, *self._members(number, clients))
+            for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True))
         ]
+
+    def _server_step(self, key: Array, server: Message, outcomes: list[Outcome]) -> Message:
+        light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
+        return self.programs.finish(key, server, light, self._order)
 
     def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[Array, int]:
         """Rows of the bucket that take part, in chunks of fixed length (-1 is nobody), and how many chunks."""
@@ -262,21 +270,47 @@ class Simulation:
     def top(self, state: State, k: int, hidden: Ragged, clients: NDArray[np.int64] | None = None) -> Lists:
         """Return each user's first `k` items outside `hidden`, in a state that `Best` kept; rows are users.
 
-        Where clients are evaluated with what they just trained, they first train again, with the same draws.
+        Where clients are evaluated with what they just trained, those that took part train again, with the same
+        draws.
         """
-        clients = np.arange(self.plan.n_clients) if clients is None else clients
-        drawn = round_keys(self._streams, state.round, self.plan.n_clients)
-        items = np.full((self.plan.n_users, k), -1, np.int32)
-        scores = np.full((self.plan.n_users, k), np.nan, np.float32)
+        rest = np.arange(self.plan.n_clients) if clients is None else clients
+        shape = (self.plan.n_users, k)
+        lists = Lists(np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
+        if self.programs.local_view:
+            for before, arrived in self._replayed(state):
+                self._list(lists, before, hidden, np.intersect1d(rest, arrived), trained=True)
+                rest = np.setdiff1d(rest, arrived)
+                if not len(rest):
+                    return lists
+        self._list(lists, state, hidden, rest, trained=False)
+        return lists
+
+    def _replayed(self, state: State) -> Iterator[tuple[State, NDArray[np.int64]]]:
+        """Go through the server steps of the round that begins with `state`: what each saw, and who reported back."""
+        drawn, server_key = self._round_keys(state.round)
+        cohorts = [step.arrived for step in steps(self.conduct, self.seed, state.round, self.plan.n_clients)]
+        for i, arrived in enumerate(cohorts):
+            yield state, arrived
+            if i + 1 < len(cohorts):
+                outcomes = self._train_step(drawn, state.copy(), arrived)
+                if any(int(out.clients) for out in outcomes):
+                    server = self._server_step(keys.at(server_key, i), state.server, outcomes)
+                    state = State(server, state.stores, state.round)
+
+    def _list(self, lists: Lists, state: State, hidden: Ragged, clients: NDArray[np.int64], *, trained: bool) -> None:
+        """Write the first items of the users of `clients` into `lists`."""
+        drawn, _ = self._round_keys(state.round)
         for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True)):
-            members, chunks = self._members(number, clients)
-            lists = self.programs.top(
-                k, drawn, state.server, store, layout.bucket, hide(layout, hidden), members, chunks
-            )
             asked = np.isin(layout.bucket.client, clients)[:, None] & (layout.user_numbers >= 0)
-            items[layout.user_numbers[asked]] = np.asarray(lists.items)[asked]
-            scores[layout.user_numbers[asked]] = np.asarray(lists.scores)[asked]
-        return Lists(items, scores)
+            if not asked.any():
+                continue
+            members, chunks = self._members(number, clients)
+            found = self.programs.top(
+                lists.items.shape[1], trained, drawn, state.server, store, layout.bucket, hide(layout, hidden),
+                members, chunks,
+            )  # fmt: skip
+            lists.items[layout.user_numbers[asked]] = np.asarray(found.items)[asked]
+            lists.scores[layout.user_numbers[asked]] = np.asarray(found.scores)[asked]
 
     def _judge(self, record: Record, answers: Answers, before: State | None) -> None:
         """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
