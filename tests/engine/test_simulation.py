@@ -81,7 +81,10 @@ def test_rules_by_hand(rule, rows):
 
 @pytest.mark.parametrize("participation", ["batches", "fraction"])
 def test_partial_rounds_are_steps_of_the_plain_loop(participation):
-    """PFedRec is evaluated with what was just trained; who was absent answers with the download."""
+    """PFedRec is evaluated with what was just trained; who was absent answers with the download.
+
+    Lists are made after the round, and must be those that the round was evaluated by.
+    """
     run = simulate(
         algorithms.get("pfedrec"),
         contract.small(algorithms.get("pfedrec"), "ranking"),
@@ -106,6 +109,8 @@ def test_partial_rounds_are_steps_of_the_plain_loop(participation):
         np.testing.assert_array_equal(
             run.answers.test[user], reference.test_ranks(view, privates[user], user, user), err_msg=str(user)
         )
+    lists = contract.whole_lists(run, run.best.state)
+    np.testing.assert_array_equal(contract.ranks_in_lists(run.problem, lists), run.best.answers.test)
 
 
 def test_a_server_that_nobody_reports_back_to_takes_no_step():

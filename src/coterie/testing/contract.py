@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received
 from coterie.engine import checkpoint
-from coterie.engine.evaluate import MISS, Answers
+from coterie.engine.evaluate import MISS, Answers, Lists
 from coterie.engine.participation import steps
 from coterie.engine.plan import Plan
 from coterie.engine.reference import Reference
@@ -539,25 +539,32 @@ def saved_model_recommends_the_same(algorithm: Algorithm) -> None:
         path = Path(folder) / "model.safetensors"
         checkpoint.save_model(path, run.best.state, {"seed": 0})
         checkpoint.load_model(path, fresh, {"seed": 0})
-    known, n_items = run.problem.masked("test"), run.problem.data.n_items
-    before, after = run.top(run.best.state, n_items, known), fresh.top(fresh.state, n_items, known)
+    before, after = whole_lists(run, run.best.state), whole_lists(fresh, fresh.state)
     _same("the saved model recommends other items", before, after, name)
-    ranks = np.zeros_like(run.best.answers.test)
-    for user, (items, scores) in enumerate(zip(before.items, before.scores, strict=True)):
-        free = np.setdiff1d(np.arange(n_items), known[user])
-        listed, scores = items[items >= 0], scores[items >= 0]
-        assert np.array_equal(np.sort(listed), free), f"{name}: user {user} is not recommended what is left."
-        assert (np.diff(scores) <= 0).all(), f"{name}: user {user} is recommended items out of order."
-        ranks[user] = _rank_in_list(run.problem, user, listed, scores)
+    ranks = ranks_in_lists(run.problem, before)
     _answers_alike("in the recommended lists", ranks, run.best.answers.test, run.problem, name)
 
 
-def _rank_in_list(problem: Problem, user: int, listed: NDArray[Any], scores: NDArray[Any]) -> NDArray[np.int32]:
-    score = np.full(problem.data.n_items, -np.inf)
-    score[listed] = scores
-    assert problem.test.candidates is not None
-    outside = np.setdiff1d(np.arange(len(score)), [*problem.test.candidates[user], *problem.test.items[user]])
-    return rank_of(score, problem.test.items[user], outside)
+def whole_lists(run: Simulation, state: State) -> Lists:
+    """Return everything that users may be recommended, best first."""
+    return run.top(state, run.problem.data.n_items, run.problem.masked("test"))
+
+
+def ranks_in_lists(problem: Problem, lists: Lists) -> NDArray[np.int32]:
+    """Rank each user's test item among its rivals by a whole list, which must hold what is left, in order."""
+    known, everything = problem.masked("test"), np.arange(problem.data.n_items)
+    ranks = []
+    for user, (items, scores) in enumerate(zip(lists.items, lists.scores, strict=True)):
+        listed, scores = items[items >= 0], scores[items >= 0]
+        left = np.setdiff1d(everything, known[user])
+        assert np.array_equal(np.sort(listed), left), f"user {user} is not recommended what is left."
+        assert (np.diff(scores) <= 0).all(), f"user {user} is recommended items out of order."
+        score = np.full(len(everything), -np.inf)
+        score[listed] = scores
+        assert problem.test.candidates is not None
+        held = problem.test.items[user]
+        ranks.append(rank_of(score, held, np.setdiff1d(everything, [*problem.test.candidates[user], *held])))
+    return np.stack(ranks)
 
 
 # -- 9 ------------------------------------------------------------------------------------------------------
