@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received, Samples
@@ -58,11 +59,11 @@ class Outcome(NamedTuple):
 
     store: Message
     total: Message
-    weight: Array
-    clients: Array
-    touched: Array | None
+    weight: Any
+    clients: Any
+    touched: Any
     uploads: Message | None
-    present: Array | None
+    present: Any
     metrics: dict[str, Array]
     answers: Answers | None
 
@@ -171,10 +172,9 @@ class Programs:
 
     @partial(jax.jit, static_argnums=0, donate_argnums=3, compiler_options=QUICK)
     def train(
-        self, keys: Keys, server: Message, store: Message, bucket: Bucket, members: Array,
-        chunks: Array,
-    ) -> Outcome:  # fmt: skip
-        """Train the clients `members[:chunks]` (chunks x clients; -1 is nobody) of a bucket."""
+        self, keys: Keys, server: Message, start: Outcome, bucket: Bucket, members: Array, chunks: Array
+    ) -> Outcome:
+        """Train the clients `members[:chunks]` (chunks x clients; -1 is nobody) of a bucket, from `nobody`."""
 
         def chunk(i: Array, carry: tuple[Outcome, Array | None]) -> tuple[Outcome, Array | None]:
             out, slots = carry
@@ -189,38 +189,28 @@ class Programs:
             freed = None if trained.rows is None else jax.vmap(tables.release)(trained.rows)
             return self._collect(out, trained, bucket, rows, where), freed
 
-        width = members.shape[1]
-        slots = jnp.full((width, self.n_items), tables.FREE) if self.rows else None
-        start = self._empty(keys, server, store, bucket)
+        slots = jnp.full((members.shape[1], self.n_items), tables.FREE) if self.rows else None
         return jax.lax.fori_loop(0, chunks, chunk, (start, slots))[0]
 
-    def _empty(self, keys: Keys, server: Message, store: Message, bucket: Bucket) -> Outcome:
-        """Return the outcome of a bucket in which nobody took part yet, by the shapes of one client."""
-        row = jax.tree.map(lambda leaf: leaf[0], bucket)
-        zero = jnp.zeros((), jnp.int32)
-        slot = jnp.zeros(self.n_items, jnp.int32) if self.rows else None
-
-        def one(active: Array) -> Trained:
-            return self.train_client(keys, server, store, row, zero, active, zero, slot)
-
-        shape = jax.eval_shape(one, jnp.bool_(True))
+    def nobody(self, upload: Message, metrics: dict[str, Array], store: Message, bucket: Bucket) -> Outcome:
+        """Return the outcome of a bucket in which nobody took part; `upload` and `metrics` give shapes."""
         clients, items = len(bucket.client), self.n_items
-        by_row = tables.fields(shape.upload, self.names) if self.rows else []
-        whole = {name: _widened(getattr(shape.upload, name), items) for name in by_row}
-        upload = shape.upload._replace(**whole)
         asks = self.algorithm.info.server_sees == "updates"
-        answers = jax.eval_shape(self.trained_answers, row, shape) if self.local_view else None
         return Outcome(
             store=store,
             total=_zeros(upload),
-            weight=jnp.zeros(()),
-            clients=zero,
-            touched=jnp.zeros(items) if self.config.aggregation == "per_item_mean" else None,
+            weight=np.zeros((), np.float32),
+            clients=np.zeros((), np.int32),
+            touched=np.zeros(items, np.float32) if self.config.aggregation == "per_item_mean" else None,
             uploads=_zeros(upload, clients) if asks else None,
-            present=jnp.zeros(clients, bool) if asks else None,
-            metrics=_zeros(shape.metrics),
-            answers=_zeros(answers, clients) if answers is not None else None,
+            present=np.zeros(clients, bool) if asks else None,
+            metrics=_zeros(metrics),
+            answers=self._no_answers(bucket) if self.local_view else None,
         )
+
+    def _no_answers(self, bucket: Bucket) -> Answers:
+        kind = jnp.float32 if self.task == "rating" else jnp.int32
+        return Answers(*(jnp.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
 
     def _collect(self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array) -> Outcome:
         """Add a chunk of trained clients to the outcome; those not active leave no trace."""
@@ -301,9 +291,11 @@ class Programs:
     @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:
         """Evaluate the clients `members[:chunks]` of a bucket with the server's present state."""
-        return _each_client(
-            lambda row, client: self.answers(self.scorer(server, store, row, client), row), bucket, members, chunks
-        )
+
+        def one(row: Bucket, client: Array) -> Answers:
+            return self.answers(self.scorer(server, store, row, client), row)
+
+        return _each_client(one, self._no_answers(bucket), bucket, members, chunks)
 
     @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=QUICK)
     def top(
@@ -321,11 +313,13 @@ class Programs:
             users = jnp.arange(row.bounds.shape[0] - 1)
             return evaluate.top(score, hidden[client], users, self.n_items, k)
 
-        return _each_client(one, bucket, members, chunks)
+        shape = (*hidden.shape[:2], k)
+        nothing = Lists(jnp.zeros(shape, jnp.int32), jnp.zeros(shape))
+        return _each_client(one, nothing, bucket, members, chunks)
 
 
-def _each_client(one: Callable[[Bucket, Array], Any], bucket: Bucket, members: Array, chunks: Array) -> Any:
-    """Call `one(row, client)` for the clients `members[:chunks]`, a chunk at a time; zeros for all others."""
+def _each_client(one: Callable[[Bucket, Array], Any], start: Any, bucket: Bucket, members: Array, chunks: Array) -> Any:
+    """Write `one(row, client)` into `start` for the clients `members[:chunks]`, a chunk at a time."""
 
     def chunk(i: Array, answers: Any) -> Any:
         client = jnp.maximum(members[i], 0)
@@ -333,14 +327,8 @@ def _each_client(one: Callable[[Bucket, Array], Any], bucket: Bucket, members: A
         where = jnp.where(members[i] >= 0, members[i], len(bucket.client))
         return jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
 
-    row = jax.tree.map(lambda leaf: leaf[0], bucket)
-    empty = _zeros(jax.eval_shape(one, row, jnp.int32(0)), len(bucket.client))
-    return jax.lax.fori_loop(0, chunks, chunk, empty)
-
-
-def _widened(leaf: jax.ShapeDtypeStruct, items: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((items, *leaf.shape[1:]), leaf.dtype)
+    return jax.lax.fori_loop(0, chunks, chunk, start)
 
 
 def _zeros(shape: Any, *lead: int) -> Any:
-    return jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), shape)
+    return jax.tree.map(lambda leaf: np.zeros((*lead, *leaf.shape), leaf.dtype), shape)

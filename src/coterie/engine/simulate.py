@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -141,7 +141,8 @@ class Simulation:
             rows=algorithm.info.touches == "rows" if rows is None else rows,
         )
         self.state = self._initial()
-        self.ledger = ledger_of(algorithm, self.config, self.state.server, self.catalogue)
+        self._shapes = shapes(algorithm, self.config, self.state.server, self.catalogue)
+        self.ledger = Ledger(codec.size(self._shapes.download), codec.size(self._shapes.upload))
         self._streams = streams(self.seed)
         self.best: Best | None = None
         self.history: list[Record] = []
@@ -155,14 +156,19 @@ class Simulation:
 
     def _initial(self) -> State:
         server = self.algorithm.init_server(keys.stream(self.seed, "server"), self.config, self.catalogue)
-        return State(server, [self._initial_store(layout) for layout in self.plan.layouts])
+        rooms = {layout.room for layout in self.plan.layouts}
+        drawn = {room: self._initial_clients(room) for room in rooms}
+        return State(server, [drawn[layout.room](layout.bucket.client) for layout in self.plan.layouts])
 
-    def _initial_store(self, layout: Layout) -> Message:
+    def _initial_clients(self, room: int) -> Callable[[Array], Message]:
+        """Draw the private state of all clients with room for so many users; returns how to pick some of them."""
         if self.algorithm.central:
-            return Nothing()
+            return lambda numbers: Nothing()
         key, init = keys.stream(self.seed, "client"), self.algorithm.init_client
-        each = lambda number: init(key, self.config, self.catalogue, Client(number, layout.room))  # noqa: E731
-        return jax.jit(jax.vmap(each))(layout.bucket.client)
+        numbers = np.sort(np.concatenate([each.bucket.client for each in self.plan.layouts if each.room == room]))
+        each = jax.vmap(lambda number: init(key, self.config, self.catalogue, Client(number, room)))
+        drawn = jax.jit(each)(jnp.asarray(numbers))
+        return lambda some: jax.tree.map(lambda leaf: leaf[np.searchsorted(numbers, some)], drawn)
 
     # -- a round ------------------------------------------------------------------------------------------
 
@@ -208,10 +214,12 @@ class Simulation:
 
     def _train_step(self, drawn: Keys, state: State, clients: NDArray[np.int64]) -> list[Outcome]:
         """Train clients; the private states of `state` are used up."""
-        return [
-            self.programs.train(drawn, state.server, store, layout.bucket, *self._members(number, clients))
-            for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True))
-        ]
+        outcomes = []
+        for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True)):
+            start = self.programs.nobody(self._shapes.upload, self._shapes.metrics, store, layout.bucket)
+            members = self._members(number, clients)
+            outcomes.append(self.programs.train(drawn, state.server, start, layout.bucket, *members))
+        return outcomes
 
     def _server_step(self, key: Array, server: Message, outcomes: list[Outcome]) -> Message:
         light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
@@ -369,22 +377,29 @@ def configured(algorithm: Algorithm, settings: dict[str, Any], problem: Problem,
     return algorithm.resolve(config, catalogue) if algorithm.resolve else config
 
 
-def ledger_of(algorithm: Algorithm, config: ClientConfig, server: Message, catalogue: Catalogue) -> Ledger:
-    """Return a ledger that knows the size of one download and one upload; centralised methods send nothing."""
+class Shapes(NamedTuple):
+    """Shapes of what one client sends and is sent, item tables whole; nothing for centralised methods."""
+
+    download: Message
+    upload: Message
+    metrics: dict[str, Array]
+
+
+def shapes(algorithm: Algorithm, config: ClientConfig, server: Message, catalogue: Catalogue) -> Shapes:
+    """Return the shapes of an algorithm's messages, without computing one."""
     if algorithm.central:
-        return Ledger(0, 0)
-    client = Client(0, 1)
-    key = keys.stream(0, "ledger")
+        return Shapes(Nothing(), Nothing(), {})
+    client, key = Client(0, 1), keys.stream(0, "shapes")
     sample = jnp.zeros(1, jnp.int32)
     data = Samples(sample, sample, jnp.zeros(1), 1, 1)
 
-    def one(server: Message) -> tuple[Message, Message]:
+    def one(server: Message) -> Shapes:
         down = algorithm.download(config, server, client)
         private = algorithm.init_client(key, config, catalogue, client)
-        return down, algorithm.local_update(key, config, down, private, data)[0]
+        upload, _, metrics = algorithm.local_update(key, config, down, private, data)
+        return Shapes(down, upload, metrics)
 
-    down, up = jax.eval_shape(one, server)
-    return Ledger(codec.size(down), codec.size(up))
+    return jax.eval_shape(one, server)
 
 
 def selecting(problem: Problem) -> str:
