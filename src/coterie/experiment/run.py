@@ -328,8 +328,9 @@ def _write_history(folder: Path, history: list[Record]) -> None:
 def _finish(plan: Plan, simulation: Simulation, start: float) -> Run:
     best = simulation.best
     assert best is not None
-    per_user = _per_user(simulation.problem, best)
-    beyond = _beyond_accuracy(simulation, best)
+    with simulation.clock.on("evaluate"):
+        per_user = _per_user(simulation.problem, best)
+        beyond = _beyond_accuracy(simulation, best)
     problem = simulation.problem
     summary = {
         "algorithm": plan.algorithm.info.name,
