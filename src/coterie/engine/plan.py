@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -20,9 +19,9 @@ Ints = NDArray[np.int64]
 class Part(NamedTuple):
     """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals."""
 
-    items: Array
-    count: Array  # type: ignore[assignment]
-    candidates: Array | None
+    items: Any
+    count: Any
+    candidates: Any
 
 
 class Bucket(NamedTuple):
@@ -168,7 +167,7 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
         "validation": _part(problem.validation, users, home),
         "test": _part(problem.test, users, home),
     }
-    return Layout(Bucket(**jax.tree.map(jnp.asarray, arrays)), np.where(home, users, -1).astype(np.int32), chunk)
+    return Layout(Bucket(**jax.device_put(arrays)), np.where(home, users, -1).astype(np.int32), chunk)
 
 
 def _labels(problem: Problem) -> NDArray[np.float32]:
@@ -214,9 +213,5 @@ def _part(held: HeldOut, users: Ints, home: NDArray[np.bool_]) -> Part:
     flat = users.ravel()
     items, filled = pad(held.items, flat, max(1, int(held.items.lengths[flat].max(initial=0))))
     count = np.where(home, filled.sum(1).reshape(users.shape), 0)
-    candidates = None if held.candidates is None else jnp.asarray(held.candidates[users])
-    return Part(
-        jnp.asarray(items.reshape(*users.shape, -1).astype(np.int32)),
-        jnp.asarray(count.astype(np.int32)),
-        candidates,
-    )
+    candidates = None if held.candidates is None else held.candidates[users]
+    return Part(items.reshape(*users.shape, -1).astype(np.int32), count.astype(np.int32), candidates)

@@ -209,8 +209,8 @@ class Programs:
         )
 
     def _no_answers(self, bucket: Bucket) -> Answers:
-        kind = jnp.float32 if self.task == "rating" else jnp.int32
-        return Answers(*(jnp.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
+        kind = np.float32 if self.task == "rating" else np.int32
+        return Answers(*(np.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
 
     def _collect(self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array) -> Outcome:
         """Add a chunk of trained clients to the outcome; those not active leave no trace."""
@@ -295,7 +295,8 @@ class Programs:
         def one(row: Bucket, client: Array) -> Answers:
             return self.answers(self.scorer(server, store, row, client), row)
 
-        return _each_client(one, self._no_answers(bucket), bucket, members, chunks)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._no_answers(bucket))
+        return _each_client(one, nothing, bucket, members, chunks)
 
     @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=QUICK)
     def top(

@@ -38,6 +38,11 @@ class Conduct(Participation):
     patience: int | None = Field(None, ge=1, description="evaluations without a better one before stopping")
 
 
+@jax.jit
+def _copied(tree: Any) -> Any:
+    return jax.tree.map(jnp.copy, tree)
+
+
 class Nothing(NamedTuple):
     """The private state of a client that has none."""
 
@@ -52,7 +57,7 @@ class State:
 
     def copy(self) -> State:
         """Return a copy that later rounds cannot overwrite."""
-        server, stores = jax.tree.map(jnp.copy, (self.server, self.stores))
+        server, stores = _copied((self.server, self.stores))
         return State(server, stores, self.round)
 
 
@@ -148,7 +153,7 @@ class Simulation:
         self.history: list[Record] = []
         self.clock = Clock()
         order = np.argsort(np.concatenate([layout.bucket.client for layout in self.plan.layouts]))
-        self._order = jnp.asarray(order)
+        self._order = order
 
     def _plan(self, buckets: int, chunk_size: int) -> Plan:
         cohort = expected(self.conduct, self.problem.n_clients)
@@ -167,8 +172,8 @@ class Simulation:
         key, init = keys.stream(self.seed, "client"), self.algorithm.init_client
         numbers = np.sort(np.concatenate([each.bucket.client for each in self.plan.layouts if each.room == room]))
         each = jax.vmap(lambda number: init(key, self.config, self.catalogue, Client(number, room)))
-        drawn = jax.jit(each)(jnp.asarray(numbers))
-        return lambda some: jax.tree.map(lambda leaf: leaf[np.searchsorted(numbers, some)], drawn)
+        drawn = jax.tree.map(np.asarray, jax.jit(each)(numbers))
+        return lambda some: jax.device_put(jax.tree.map(lambda leaf: leaf[np.searchsorted(numbers, some)], drawn))
 
     # -- a round ------------------------------------------------------------------------------------------
 
@@ -225,14 +230,14 @@ class Simulation:
         light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
         return self.programs.finish(key, server, light, self._order)
 
-    def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[Array, int]:
+    def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[NDArray[np.int32], int]:
         """Rows of the bucket that take part, in chunks of fixed length (-1 is nobody), and how many chunks."""
         layout = self.plan.layouts[bucket]
         rows = self.plan.row_of[clients[self.plan.bucket_of[clients] == bucket]]
         chunks = -(-layout.clients // layout.chunk)
         table = np.full(chunks * layout.chunk, -1, np.int32)
         table[: len(rows)] = rows
-        return jnp.asarray(table.reshape(chunks, layout.chunk)), -(-len(rows) // layout.chunk)
+        return table.reshape(chunks, layout.chunk), -(-len(rows) // layout.chunk)
 
     def _train_centrally(self, number: int) -> tuple[int, dict[str, float], None]:
         drawn = round_keys(self._streams, number, 1)
