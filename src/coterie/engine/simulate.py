@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from pydantic import Field
 from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Samples
 from coterie.data.ragged import Ragged
 from coterie.engine import keys
+from coterie.engine.clock import Clock
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.participation import Participation, expected, steps
 from coterie.engine.plan import Layout, Plan, make_plan, pad
@@ -82,39 +82,6 @@ class Best:
     record: Record
     state: State
     answers: Answers
-
-
-@dataclass
-class Clock:
-    """Seconds spent, by what they were spent on."""
-
-    spent: dict[str, float] = field(default_factory=lambda: {"compile": 0.0, "train": 0.0, "evaluate": 0.0})
-
-    @contextmanager
-    def on(self, what: str) -> Iterator[None]:
-        """Count the time inside; what is spent on compiling in there counts as compiling."""
-        compiled = COMPILING.seconds
-        start = time.perf_counter()
-        yield
-        compiled = COMPILING.seconds - compiled
-        self.spent["compile"] += compiled
-        self.spent[what] += max(0.0, time.perf_counter() - start - compiled)
-
-
-class _Compiling:
-    """Adds up the seconds that JAX spends on tracing and compiling, and counts compilations."""
-
-    def __init__(self) -> None:
-        self.seconds, self.programs = 0.0, 0
-        jax.monitoring.register_event_duration_secs_listener(self._heard)
-
-    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
-        if event.startswith("/jax/core/compile/"):
-            self.seconds += duration_secs
-            self.programs += event.endswith("backend_compile_duration")
-
-
-COMPILING = _Compiling()
 
 
 class Simulation:

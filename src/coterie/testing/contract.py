@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received
 from coterie.engine import checkpoint
+from coterie.engine.clock import COMPILING
 from coterie.engine.evaluate import MISS, Answers, Lists
 from coterie.engine.participation import steps
 from coterie.engine.plan import Plan
 from coterie.engine.reference import Reference
-from coterie.engine.simulate import COMPILING, Best, Conduct, Record, Simulation, State
+from coterie.engine.simulate import Best, Conduct, Record, Simulation, State
 from coterie.errors import CoterieError
 from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem, Task
