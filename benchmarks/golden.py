@@ -14,7 +14,7 @@ from coterie.engine.simulate import Conduct, Simulation
 from coterie.evaluation import protocols
 
 STORED = Path(__file__).parent.parent / "tests" / "golden.json"
-DATA = "demo:users=80,items=260,interactions_per_user=20"
+DATA = "demo:users=80,items=400,interactions_per_user=20"
 
 
 def result(name: str) -> dict[str, float]:
