@@ -131,7 +131,6 @@ BROKEN = {
     "no data": ("client_without_data_changes_nothing", divides_by_no_data, "not finite"),
     "absent": ("absent_clients_are_untouched", reads_who_is_absent, "is not there"),
     "type": ("second_round_compiles_nothing", changes_its_type, "compiled"),
-    "samples": ("ledger_counts_serialised_bytes", uploads_its_samples, "bytes"),
     "name": ("nothing_private_is_uploaded", lambda: uploads("user", jnp.multiply), "field of both"),
     "before": ("nothing_private_is_uploaded", lambda: uploads("more", lambda before, after: -before), "stands in"),
     "after": ("nothing_private_is_uploaded", lambda: uploads("more", lambda before, after: after.T), "trained"),
@@ -148,6 +147,19 @@ def test_contract_notices(case):
     point, broken, sentence = BROKEN[case]
     with pytest.raises(AssertionError, match=sentence):
         contract.POINTS[point](broken())
+
+
+def test_an_upload_as_long_as_the_history_does_not_run():
+    with pytest.raises(TypeError, match=r"history has type float32\[1\]"):
+        contract.ledger_counts_serialised_bytes(uploads_its_samples())
+
+
+@pytest.mark.xdist_group("popularity")
+def test_contract_notices_bytes_that_are_not_counted(monkeypatch):
+    encode = contract.codec.encode
+    monkeypatch.setattr(contract.codec, "encode", lambda message: encode(message) + b"header")
+    with pytest.raises(AssertionError, match="a download has 886 bytes, the ledger counts 880"):
+        contract.ledger_counts_serialised_bytes(COUNTS)
 
 
 @pytest.mark.xdist_group("median")
