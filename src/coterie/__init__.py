@@ -1,7 +1,7 @@
 """Coterie: train recommenders without collecting anybody's history.
 
 >>> import coterie as ct
->>> data = ct.load("demo:users=60,items=240,interactions_per_user=20")
+>>> data = ct.load("demo:users=60,items=360,interactions_per_user=14")
 >>> run = ct.fit("popularity", data, rounds=1)
 >>> sorted(run.metrics)[:2], len(run.recommend(user=data.user_ids[0], k=3))
 (['coverage@10', 'gini@10'], 3)
