@@ -130,9 +130,7 @@ def test_published_files_of_a_set_with_two_tables(home):
     folder = home / "lastfm-2k-plays"
     folder.mkdir(parents=True)
     (folder / "user_artists.dat").write_text("userID\tartistID\tweight\n2\t5\t13\n")
-    (folder / "user_taggedartists.dat").write_text(
-        "userID\tartistID\ttagID\tday\tmonth\tyear\n2\t5\t1\t1\t1\t2009\n"
-    )
+    (folder / "user_taggedartists.dat").write_text("userID\tartistID\ttagID\tday\tmonth\tyear\n2\t5\t1\t1\t1\t2009\n")
     with pytest.raises(CoterieError, match="has 1 users, 1 items and 1 interactions instead of 1,892"):
         catalogue.load("lastfm-2k-plays")
 

@@ -58,9 +58,7 @@ def test_dirichlet_skews_the_labels(data):
 
     def spread(beta):
         of_row = clients.dirichlet(data, train, platforms=3, beta=beta, seed=4).of_row
-        shares = [
-            np.bincount(of_row[data.ratings == r], minlength=3) / (data.ratings == r).sum() for r in (2, 3, 4)
-        ]
+        shares = [np.bincount(of_row[data.ratings == r], minlength=3) / (data.ratings == r).sum() for r in (2, 3, 4)]
         return np.std(shares)
 
     assert spread(0.3) > 0.1 > spread(1000.0)

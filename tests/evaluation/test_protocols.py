@@ -19,9 +19,7 @@ RANKING = [name for name in HONEST if protocols.get(name).task == "ranking"]
 @pytest.fixture(scope="module")
 def data():
     made = synthetic.make(users=120, items=500, interactions_per_user=25, seed=1)
-    parts = np.random.default_rng(0).choice(
-        ["train", "validation", "test"], size=len(made), p=[0.7, 0.1, 0.2]
-    )
+    parts = np.random.default_rng(0).choice(["train", "validation", "test"], size=len(made), p=[0.7, 0.1, 0.2])
     return replace(made, split=parts)
 
 
@@ -132,9 +130,7 @@ def test_masks_grow_from_validation_to_test(data):
 def test_held_out_ratings_belong_to_their_items(data):
     problem = prepare(data, "rating-dirichlet")
     rating = {(u, i): r for u, i, r in zip(data.users, data.items, data.ratings, strict=True)}
-    for (user, item), value in zip(
-        pairs(problem.test.items), [r for _, r in pairs(problem.test.ratings)], strict=True
-    ):
+    for (user, item), value in zip(pairs(problem.test.items), [r for _, r in pairs(problem.test.ratings)], strict=True):
         assert rating[user, item] == value
 
 

@@ -86,9 +86,7 @@ def test_ease_predicts_an_item_best_from_the_others(data):
     rest = history[:, others]
     regression = np.linalg.solve(rest.T @ rest + 50.0 * np.eye(len(others)), rest.T @ history[:, item])
     everybody = np.arange(data.n_users, dtype=np.int32)
-    np.testing.assert_allclose(
-        refs.ease(problem, ridge=50.0)(everybody)[:, item], rest @ regression, atol=1e-9
-    )
+    np.testing.assert_allclose(refs.ease(problem, ridge=50.0)(everybody)[:, item], rest @ regression, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["loo99", "groups"])

@@ -29,9 +29,7 @@ class ItemTexts:
     complete: bool = False
 
 
-def assemble(
-    table: Table, name: str, texts: ItemTexts | None = None, parts: Table | None = None
-) -> Interactions:
+def assemble(table: Table, name: str, texts: ItemTexts | None = None, parts: Table | None = None) -> Interactions:
     """Number the columns `user`, `item` and, where there are any, `rating` and `timestamp` of a table."""
     users, user_ids = _number(table, "user")
     items, item_ids = _number(table, "item")

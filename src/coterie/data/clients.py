@@ -33,9 +33,7 @@ def per_user(data: Interactions, train: NDArray[np.int64]) -> Clients:
 def groups(data: Interactions, train: NDArray[np.int64], k: int) -> Clients:
     """Give k clients floor(users / k) users each in id order; the remainder goes to the last one."""
     if not 1 <= k <= data.n_users:
-        raise CoterieError(
-            f"{k} groups are asked of {data.n_users:,} users; use a number from 1 to {data.n_users:,}."
-        )
+        raise CoterieError(f"{k} groups are asked of {data.n_users:,} users; use a number from 1 to {data.n_users:,}.")
     home = np.minimum(np.arange(data.n_users) // (data.n_users // k), k - 1).astype(np.int32)
     return Clients(home[data.users[train]], home, k)
 
@@ -66,9 +64,7 @@ def _check_platforms(platforms: int, beta: float, records: int) -> None:
         )
 
 
-def _draw_platforms(
-    labels: NDArray[np.int64], platforms: int, beta: float, rng: np.random.Generator
-) -> IntArray:
+def _draw_platforms(labels: NDArray[np.int64], platforms: int, beta: float, rng: np.random.Generator) -> IntArray:
     by_label = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     of_row = np.empty(len(labels), dtype=np.int32)
     for _ in range(MAX_DRAWS):

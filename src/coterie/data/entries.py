@@ -6,12 +6,8 @@ from dataclasses import dataclass, field
 
 from coterie.data.filters import Filters
 
-MOVIELENS_TERMS = (
-    "research use with acknowledgement; no redistribution and no commercial use without permission"
-)
-MOVIELENS_CITATION = (
-    "F. M. Harper, J. A. Konstan: The MovieLens Datasets: History and Context. ACM TiiS 5(4), 2015."
-)
+MOVIELENS_TERMS = "research use with acknowledgement; no redistribution and no commercial use without permission"
+MOVIELENS_CITATION = "F. M. Harper, J. A. Konstan: The MovieLens Datasets: History and Context. ACM TiiS 5(4), 2015."
 LASTFM_TERMS = "research, non-commercial, with citation of HetRec 2011 and Last.fm"
 LASTFM_CITATION = (
     "I. Cantador, P. Brusilovsky, T. Kuflik: 2nd Workshop on Information Heterogeneity and Fusion in "
@@ -101,8 +97,7 @@ _ALL = (
         terms="research use with citation; no explicit licence is known",
         origin="G. Guo, J. Zhang, N. Yorke-Smith (LibRec), crawled from FilmTrust",
         citation=(
-            "G. Guo, J. Zhang, N. Yorke-Smith: A Novel Bayesian Similarity Measure for Recommender "
-            "Systems. IJCAI 2013."
+            "G. Guo, J. Zhang, N. Yorke-Smith: A Novel Bayesian Similarity Measure for Recommender Systems. IJCAI 2013."
         ),
         by_hand="take ratings.txt out of LibRec's filmtrust.zip",
         file="ratings.txt",

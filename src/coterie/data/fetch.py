@@ -81,9 +81,7 @@ def _pip_download(wheel: Wheel, folder: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS)
     except subprocess.TimeoutExpired:
-        raise CoterieError(
-            f"pip did not download {wheel.requirement} in {PIP_SECONDS} s; try again."
-        ) from None
+        raise CoterieError(f"pip did not download {wheel.requirement} in {PIP_SECONDS} s; try again.") from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].rstrip(".")
         raise CoterieError(f"pip cannot download {wheel.requirement} ({reason}); check the connection.")

@@ -101,9 +101,7 @@ def _check_first_line(path: Path, raw: bytes, sep: str, encoding: str) -> None:
     )
 
 
-def _parse(
-    path: Path, raw: bytes, sep: str, names: Sequence[str] | None, encoding: str, quoted: bool
-) -> pd.DataFrame:
+def _parse(path: Path, raw: bytes, sep: str, names: Sequence[str] | None, encoding: str, quoted: bool) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -120,13 +118,9 @@ def _parse(
                 quoting=QUOTE_MINIMAL if quoted else QUOTE_NONE,
             )
     except UnicodeDecodeError:
-        raise CoterieError(
-            f"{path} is not text in {encoding[:5].upper()}; save it in that encoding."
-        ) from None
+        raise CoterieError(f"{path} is not text in {encoding[:5].upper()}; save it in that encoding.") from None
     except pd.errors.ParserWarning:
-        raise CoterieError(
-            f"{path} has rows with more fields than it has columns; check the separator."
-        ) from None
+        raise CoterieError(f"{path} has rows with more fields than it has columns; check the separator.") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         reason = str(error).split("C error: ")[-1].strip().rstrip(".")
         raise CoterieError(f"{path} cannot be read as a table: {reason}; correct that line.") from None

@@ -89,8 +89,6 @@ class Problem:
         """
         users, items = self.data.users[self.train], self.data.items[self.train]
         if part == "test":
-            users = np.concatenate(
-                [users, np.repeat(np.arange(self.data.n_users), self.validation.items.lengths)]
-            )
+            users = np.concatenate([users, np.repeat(np.arange(self.data.n_users), self.validation.items.lengths)])
             items = np.concatenate([items, self.validation.items.values])
         return Ragged.group(users, items, self.data.n_users).sorted()

@@ -132,9 +132,7 @@ def get(name: str) -> Protocol:
     return _PROTOCOLS[name]
 
 
-def prepare(
-    data: Interactions, name: str, seed: int = 0, options: ProtocolOptions = DEFAULT_OPTIONS
-) -> Problem:
+def prepare(data: Interactions, name: str, seed: int = 0, options: ProtocolOptions = DEFAULT_OPTIONS) -> Problem:
     """Split the data, place it on clients, and draw what the held-out items compete with.
 
     The honest and the published form of a protocol share split, clients and candidates at equal seeds.

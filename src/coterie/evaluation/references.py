@@ -48,8 +48,7 @@ def skipped(problem: Problem) -> dict[str, str]:
         reasons |= dict.fromkeys(("item_bias", "user_item_bias"), "all training ratings are equal")
     if problem.data.n_items > EASE_MOST_ITEMS:
         reasons["ease"] = (
-            f"EASE inverts an items x items matrix; {problem.data.n_items:,} items are more than "
-            f"{EASE_MOST_ITEMS:,}"
+            f"EASE inverts an items x items matrix; {problem.data.n_items:,} items are more than {EASE_MOST_ITEMS:,}"
         )
     return reasons
 

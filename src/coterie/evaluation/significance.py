@@ -34,9 +34,7 @@ class PairedTest:
     p_value: float
 
 
-def bootstrap_interval(
-    per_user_values: ArrayLike, level: float = 0.95, draws: int = 2000, seed: int = 0
-) -> Interval:
+def bootstrap_interval(per_user_values: ArrayLike, level: float = 0.95, draws: int = 2000, seed: int = 0) -> Interval:
     """Percentile interval of the mean over users: draw users with replacement, take quantiles of the means.
 
     It covers the choice of users, not the training seed. Users whose value is NaN are left out.
@@ -45,8 +43,7 @@ def bootstrap_interval(
     values = _present(per_user_values)
     rng = np.random.default_rng(seed)
     means = [
-        values[rng.integers(len(values), size=(rows, len(values)))].mean(axis=1)
-        for rows in _blocks(draws, len(values))
+        values[rng.integers(len(values), size=(rows, len(values)))].mean(axis=1) for rows in _blocks(draws, len(values))
     ]
     low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(values.mean()), float(low), float(high))
