@@ -1,6 +1,7 @@
 """Rounds of every kind equal the plain loop; the best round is chosen on validation; who is absent answers too."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -215,3 +216,30 @@ def test_top_lists_are_asked_of_some_clients_only():
     assert np.flatnonzero((lists.items >= 0).all(1)).tolist() == [2, 5]
     counts = jnp.where(jnp.isin(jnp.arange(toys.ITEMS), run.problem.masked("test")[5]), -1, run.state.server.counts)
     assert lists.items[5, 0] == int(jnp.argmax(counts))
+
+
+# -- private state --------------------------------------------------------------------------------------------
+
+
+class Private(NamedTuple):
+    rounds: jax.Array
+
+
+def test_only_who_trains_is_written_whatever_training_returns():
+    """Training that changes private state without a sample: of those without data, and of who is absent, too."""
+
+    def local_update(key, config, download, private, data):
+        upload, _, measured = COUNTS.local_update(key, config, download, private, data)
+        return upload, Private(private.rounds + 1), measured
+
+    def init_client(key, config, catalogue, client):
+        return Private(jnp.zeros((), jnp.int32))
+
+    algorithm = replace(COUNTS, local_update=local_update, init_client=init_client)
+    run = simulate(algorithm, participation="fraction", fraction=0.5, dropout=0.2, rounds=5).run(5)
+    expected = np.zeros(run.plan.n_clients, int)
+    for number in range(5):
+        expected[steps(run.conduct, run.seed, number, run.plan.n_clients)[0].arrived] += 1
+    assert expected[-1] > 0, "the client without data is asked"
+    expected[-1] = 0
+    assert [int(private.rounds) for private in run.privates()] == expected.tolist()
