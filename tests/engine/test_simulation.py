@@ -77,6 +77,24 @@ def test_rules_by_hand(rule, rows):
     assert run.history[0].metrics == {"count": pytest.approx(sizes.sum() / 15)}
 
 
+def test_single_uploads_stand_in_order_of_client_number():
+    def server_update(key, config, server, received):
+        weight = jnp.arange(received.present.shape[0]) * received.present
+        return server._replace(counts=weight.astype(jnp.float32) @ received.uploads.counts)
+
+    info = replace(COUNTS.info, server_sees="updates")
+    algorithm = replace(COUNTS, info=info, server_update=server_update)
+    # Clients alternate in size, so two buckets hold them in another order than their numbers.
+    problem = contract.toy("ranking")
+    even = np.arange(16) * 2 % 16 + (np.arange(16) >= 8)
+    problem = replace(problem, client=even[problem.client].astype(np.int32), home=even[problem.home].astype(np.int32))
+    run = Simulation(algorithm, {}, problem, Conduct(rounds=1), buckets=2, chunk_size=24)
+    assert np.concatenate([layout.bucket.client for layout in run.plan.layouts]).tolist() != list(range(16))
+    run.advance()
+    expected = np.bincount(problem.data.items[problem.train], problem.client, minlength=problem.data.n_items)
+    np.testing.assert_allclose(run.state.server.counts, expected)
+
+
 # -- participation --------------------------------------------------------------------------------------------
 
 
