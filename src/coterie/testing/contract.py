@@ -632,4 +632,4 @@ POINTS: dict[str, Callable[[Algorithm], None]] = {
         local_training_leaks_only_on_paper,
     )
 }
-"""Every point by its name, in the order of the list in `docs/architecture.md`."""
+"""Every point by its name; the numbers above are those of the design, ten in all."""
