@@ -22,3 +22,6 @@ def pytest_configure(config):
     # What is compiled for an algorithm in one test is used in the next, if the same worker runs both.
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "loadgroup"
+
+# Doctests are collected from modules by name, and several folders have a conftest of their own.
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]

@@ -102,7 +102,8 @@ def test_checksum_ignores_row_order_and_sees_every_column():
 
 def test_demo():
     data = catalogue.load("demo:users=50,items=80,interactions_per_user=10", seed=2)
-    assert (data.name, data.n_users, data.n_items) == ("demo", 50, 80)
+    assert data.name == "demo:users=50,items=80,interactions_per_user=10"
+    assert (data.n_users, data.n_items) == (50, 80)
     wanted = make(users=50, items=80, interactions_per_user=10, seed=2)
     assert data.fingerprint() == wanted.fingerprint()
 
