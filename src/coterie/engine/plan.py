@@ -15,6 +15,9 @@ from coterie.evaluation.problem import HeldOut, Problem
 
 Ints = NDArray[np.int64]
 
+SLOTS = 1 << 22
+"""Most (client, item) slots that a chunk may have."""
+
 
 class Part(NamedTuple):
     """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals."""
@@ -124,7 +127,8 @@ def make_plan(problem: Problem, *, buckets: int = 4, chunk_size: int = 4096, coh
         members = np.flatnonzero(bucket_of == number)
         row_of[members] = np.arange(len(members))
         share = len(members) if cohort is None else -(-len(members) * cohort // problem.n_clients)
-        chunk = max(1, min(chunk_size // capacity, share, len(members)))
+        # The engine keeps a number for each item and client of a chunk (`tables.renumber`): bound that too.
+        chunk = max(1, min(chunk_size // capacity, share, len(members), SLOTS // problem.data.n_items))
         layouts.append(_layout(problem, local, members, capacity, chunk))
     return Plan(layouts, bucket_of, row_of, problem.data.n_items, problem.data.n_users)
 

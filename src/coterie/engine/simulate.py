@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,9 @@ from coterie.evaluation import metrics
 from coterie.evaluation.problem import Problem
 from coterie.wire import codec
 from coterie.wire.ledger import Ledger
+
+T = TypeVar("T")
+POOL = ThreadPoolExecutor(os.cpu_count())
 
 
 class Conduct(Participation):
@@ -186,12 +191,24 @@ class Simulation:
 
     def _train_step(self, drawn: Keys, state: State, clients: NDArray[np.int64]) -> list[Outcome]:
         """Train clients; the private states of `state` are used up."""
-        outcomes = []
-        for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True)):
-            start = self.programs.nobody(self._shapes.upload, self._shapes.metrics, store, layout.bucket)
-            members = self._members(number, clients)
-            outcomes.append(self.programs.train(drawn, state.server, start, layout.bucket, *members))
-        return outcomes
+
+        def train(number: int, layout: Layout) -> Outcome:
+            shapes, store = self._shapes, state.stores[number]
+            start = self.programs.nobody(shapes.upload, shapes.metrics, store, layout.bucket)
+            return self.programs.train(drawn, state.server, start, layout.bucket, *self._members(number, clients))
+
+        return self._at_once(train)
+
+    def _at_once(self, call: Callable[[int, Layout], T]) -> list[T]:
+        """Call a program for every bucket, as many at a time as there are cores.
+
+        One program leaves most of a second core idle, because its steps are small; two side by side do not.
+        """
+        layouts = self.plan.layouts
+        wait = lambda number: jax.block_until_ready(call(number, layouts[number]))  # noqa: E731
+        largest_first = sorted(range(len(layouts)), key=lambda number: -layouts[number].bucket.items.size)
+        begun = {number: POOL.submit(wait, number) for number in largest_first}
+        return [begun[number].result() for number in range(len(layouts))]
 
     def _server_step(self, key: Array, server: Message, outcomes: list[Outcome]) -> Message:
         light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
@@ -218,11 +235,12 @@ class Simulation:
         """Ask clients (all of them by default) with a server state (the present one); rows are users."""
         server = self.state.server if server is None else server
         clients = np.arange(self.plan.n_clients) if clients is None else clients
-        answers = [
-            self.programs.ask(server, store, layout.bucket, *self._members(number, clients))
-            for number, (layout, store) in enumerate(zip(self.plan.layouts, self.state.stores, strict=True))
-        ]
-        return self._by_user(answers)
+
+        def ask(number: int, layout: Layout) -> Answers:
+            store = self.state.stores[number]
+            return self.programs.ask(server, store, layout.bucket, *self._members(number, clients))
+
+        return self._by_user(self._at_once(ask))
 
     def _merge(
         self, answers: Answers | None, outcomes: list[Outcome], server: Message, trained: NDArray[np.int64]
@@ -280,17 +298,20 @@ class Simulation:
     def _list(self, lists: Lists, state: State, hidden: Ragged, clients: NDArray[np.int64], *, trained: bool) -> None:
         """Write the first items of the users of `clients` into `lists`."""
         drawn, _ = self._round_keys(state.round)
-        for number, (layout, store) in enumerate(zip(self.plan.layouts, state.stores, strict=True)):
-            asked = np.isin(layout.bucket.client, clients)[:, None] & (layout.user_numbers >= 0)
-            if not asked.any():
-                continue
-            members, chunks = self._members(number, clients)
-            found = self.programs.top(
-                lists.items.shape[1], trained, drawn, state.server, store, layout.bucket, hide(layout, hidden),
-                members, chunks,
-            )  # fmt: skip
-            lists.items[layout.user_numbers[asked]] = np.asarray(found.items)[asked]
-            lists.scores[layout.user_numbers[asked]] = np.asarray(found.scores)[asked]
+        k, layouts = lists.items.shape[1], self.plan.layouts
+        asked = [np.isin(each.bucket.client, clients)[:, None] & (each.user_numbers >= 0) for each in layouts]
+
+        def top(number: int, layout: Layout) -> Lists | None:
+            if not asked[number].any():
+                return None
+            store, hide_here = state.stores[number], hide(layout, hidden)
+            members = self._members(number, clients)
+            return self.programs.top(k, trained, drawn, state.server, store, layout.bucket, hide_here, *members)
+
+        for layout, these, found in zip(layouts, asked, self._at_once(top), strict=True):
+            if found is not None:
+                lists.items[layout.user_numbers[these]] = np.asarray(found.items)[these]
+                lists.scores[layout.user_numbers[these]] = np.asarray(found.scores)[these]
 
     def _judge(self, record: Record, answers: Answers, before: State | None) -> None:
         """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
