@@ -240,9 +240,9 @@ class Programs:
         def grow(name: str) -> Any:
             old, new = getattr(total, name), getattr(trained.upload, name)
             if rows is None or name not in by_row:
-                return jax.tree.map(lambda o, n: o + jnp.einsum("c,c...->...", weight, n), old, new)
+                return jax.tree.map(lambda o, n: o + jnp.einsum("c,c...->...", weight, _silenced(weight, n)), old, new)
             share = jnp.where(rows.own, weight[:, None], 0)
-            change = new * share.reshape(*share.shape, *[1] * (new.ndim - 2))
+            change = _silenced(share, new) * share.reshape(*share.shape, *[1] * (new.ndim - 2))
             return old.at[rows.ids.reshape(-1)].add(change.reshape(-1, *new.shape[2:]))
 
         return total._replace(**{name: grow(name) for name in total._fields})
@@ -329,6 +329,11 @@ def _each_client(one: Callable[[Bucket, Array], Any], start: Any, bucket: Bucket
         return jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
 
     return jax.lax.fori_loop(0, chunks, chunk, start)
+
+
+def _silenced(weight: Array, values: Array) -> Array:
+    """Return the values, zero where the weight is: a number that is none must not reach a sum by way of 0 * NaN."""
+    return jnp.where(weight.reshape(*weight.shape, *[1] * (values.ndim - weight.ndim)) > 0, values, 0)
 
 
 def _zeros(shape: Any, *lead: int) -> Any:
