@@ -23,5 +23,6 @@ def pytest_configure(config):
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "loadgroup"
 
+
 # Doctests are collected from modules by name, and several folders have a conftest of their own.
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
