@@ -14,7 +14,7 @@ WORDS = 8
 """Random words that a shuffle takes: one for each round of the network."""
 
 
-def _mix(x: Array) -> Array:
+def mix(x: Array) -> Array:
     """Scramble 32-bit words (two multiply-xorshift rounds)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
@@ -35,9 +35,9 @@ def _step(words: Array, position: Array, tall: Array, wide: Array) -> Array:
     row = position // wide
     column = position - row * wide
     for k in range(0, WORDS, 2):
-        row = row + scale(_mix(column + words[k]), tall)
+        row = row + scale(mix(column + words[k]), tall)
         row = jnp.where(row >= tall, row - tall, row)
-        column = column + scale(_mix(row + words[k + 1]), wide)
+        column = column + scale(mix(row + words[k + 1]), wide)
         column = jnp.where(column >= wide, column - wide, column)
     return row * wide + column
 
@@ -49,10 +49,17 @@ def shuffled(words: Array, count: Array | int, size: int) -> Array:
     >>> sorted(order[:5].tolist()), order[5:].tolist()
     ([0, 1, 2, 3, 4], [5, 6, 7])
     """
-    count = jnp.asarray(count, jnp.uint32)
+    start = jnp.arange(size, dtype=jnp.uint32)
+    return permuted(words, start, jnp.asarray(count, jnp.uint32))
+
+
+def permuted(words: Array, start: Array, count: Array) -> Array:
+    """Return where the order drawn by `words` puts each position `start` of 0..count-1; beyond that it stays.
+
+    `count` may be one number or one for each position, and so may each of the words.
+    """
     wide = jnp.maximum(jnp.ceil(jnp.sqrt(count.astype(jnp.float32))), 1).astype(jnp.uint32)
     tall = jnp.maximum((count + wide - 1) // wide, 1)
-    start = jnp.arange(size, dtype=jnp.uint32)
     inside = start < count
 
     def walk(state: tuple[Array, Array]) -> tuple[Array, Array]:
