@@ -54,6 +54,7 @@ from jax import Array
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coterie.errors import CoterieError, unknown
+from coterie.uploads import Uploads
 
 Message = Any
 """A NamedTuple of arrays: `Server`, `Private`, `Download` or `Upload` of some algorithm."""
@@ -78,6 +79,9 @@ class ClientConfig(Settings):
         "global", description="evaluate with the server's new state, or with what the client just trained"
     )
     loss: Literal["auto", "bce", "squared"] = Field("auto", description="auto: bce to rank, squared to rate")
+    virtual_ratings: float = Field(
+        0.0, ge=0, le=1, description="unseen items with random labels that a client adds, per interaction"
+    )
 
 
 class Catalogue(NamedTuple):
@@ -119,20 +123,23 @@ class Received(NamedTuple):
     """What reaches the server: weighted sums of uploads, and the single uploads only if they are asked for.
 
     `touched` counts, per item, the clients that trained it; it is there under the rule `per_item_mean`.
-    `uploads` has a leading axis of clients and `present` says who took part.
+    `uploads` has those of all clients by number, and `present` says who took part.
     """
 
     total: Message
     weight: Array | float
     clients: Array | int
     touched: Array | None = None
-    uploads: Message | None = None
+    uploads: Uploads | None = None
     present: Array | None = None
 
 
 @dataclass(frozen=True)
 class Info:
-    """What an algorithm declares about itself."""
+    """What an algorithm declares about itself.
+
+    `only_if` has pairs of fields of `Answer`: the first travels only to the clients for which the second, a flag, holds.
+    """
 
     name: str
     summary: str
@@ -144,6 +151,7 @@ class Info:
     touches: Literal["rows", "catalogue"] = "rows"
     rounds: int = 100
     status: str = "complete"
+    only_if: tuple[tuple[str, str], ...] = ()
 
 
 def _absent(*_: Any) -> Any:
@@ -156,7 +164,11 @@ class Algorithm:
 
     A federated algorithm has all of the first block. A centralised one has `train` in place of
     `local_update` and `server_update`. `personalise` gives the client's own view after local training, for
-    `eval_table=local`; `resolve` fills settings that depend on the data.
+    `eval_table=local`; `resolve` fills settings that depend on the data. `answer` is what the server sends back, at
+    the end of a step, to a client that took part, and `receive` what that client keeps of it.
+
+    A server that sees sums takes its step inside a compiled program. One that sees single uploads takes it outside,
+    so that it may use any library, and compiles what is worth it.
     """
 
     info: Info
@@ -169,6 +181,8 @@ class Algorithm:
     server_update: Callable[..., Message] = _absent
     train: Callable[..., tuple[Message, dict[str, Array]]] | None = None
     personalise: Callable[..., Message] | None = None
+    answer: Callable[..., Message] | None = None
+    receive: Callable[..., Message] | None = None
     resolve: Callable[..., ClientConfig] | None = None
 
     @property
@@ -187,7 +201,7 @@ class Algorithm:
             raise CoterieError(
                 f"{module.__file__} is not an algorithm: it lacks {', '.join(missing)}; see `coterie new`."
             )
-        names += [name for name in ("train", "personalise", "resolve") if hasattr(module, name)]
+        names += [name for name in ("train", "personalise", "answer", "receive", "resolve") if hasattr(module, name)]
         return cls(**{name: getattr(module, name) for name in names})
 
     def configure(self, settings: dict[str, Any]) -> ClientConfig:

@@ -80,7 +80,7 @@ def test_rules_by_hand(rule, rows):
 def test_single_uploads_stand_in_order_of_client_number():
     def server_update(key, config, server, received):
         weight = jnp.arange(received.present.shape[0]) * received.present
-        return server._replace(counts=weight.astype(jnp.float32) @ received.uploads.counts)
+        return server._replace(counts=weight.astype(jnp.float32) @ received.uploads.stack().counts)
 
     info = replace(COUNTS.info, server_sees="updates")
     algorithm = replace(COUNTS, info=info, server_update=server_update)

@@ -77,10 +77,9 @@ class Watch:
         return f"{self.label} round {number:{len(rounds)}}/{rounds}".strip()
 
     def _state(self, record: Record, simulation: Simulation) -> str:
-        from coterie.engine.simulate import selecting
         from coterie.experiment.report import human_bytes
 
-        name = selecting(simulation.problem)
+        name = simulation.problem.protocol.selecting
         if record.validation is not None:
             self._latest = f"{name} {record.validation[name]:.3f}"
         loss = f"loss {record.metrics['loss']:.4g}" if "loss" in record.metrics else ""

@@ -6,6 +6,7 @@ One file, written in one step, so a checkpoint is whole or not there. Nothing is
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from coterie.engine.evaluate import Answers
 from coterie.engine.simulate import Best, Record, Simulation, State
@@ -24,36 +24,78 @@ from coterie.files import write_atomically
 FORMAT = 1
 
 
+KINDS = {"f4": "F32", "f8": "F64", "i4": "I32", "i8": "I64", "u4": "U32", "u1": "U8", "b1": "BOOL"}
+"""What safetensors calls NumPy's types."""
+
+
 def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     """Return the leaves of a tree by their paths."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def unpack(arrays: dict[str, np.ndarray], like: Any, prefix: str, source: Path) -> Any:
+def unpack(arrays: Mapping[str, np.ndarray], like: Any, prefix: str, source: Path, keep: Callable[[Any], Any]) -> Any:
     """Rebuild a tree of the structure of `like`; a missing or misshapen leaf is an error that names it."""
     leaves, tree = jax.tree_util.tree_flatten_with_path(like)
     found = []
     for path, leaf in leaves:
         name = prefix + jax.tree_util.keystr(path)
-        if name not in arrays or arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
+        array = arrays[name] if name in arrays else None
+        if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise CoterieError(f"{source} does not fit this run: '{name}' is missing or has another shape.")
-        found.append(jnp.asarray(arrays[name]))
+        found.append(keep(jnp.asarray(array)))
     return jax.tree_util.tree_unflatten(tree, found)
 
 
 def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    """Write arrays and what is to be known about them into one file, atomically."""
-    header = {"coterie": json.dumps({"format": FORMAT, **about})}
-    write_atomically(path, lambda draft: save_file(arrays, draft, metadata=header))
+    """Write arrays and what is to be known about them into one file, atomically.
+
+    One array after the other: the library's own writer first copies all of them, which may be more than memory holds.
+    """
+    header: dict[str, Any] = {"__metadata__": {"coterie": json.dumps({"format": FORMAT, **about})}}
+    end = 0
+    for name, array in arrays.items():
+        start, end = end, end + array.nbytes
+        kind = KINDS[array.dtype.str[1:]]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+
+    def stream(draft: Path) -> None:
+        with draft.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for array in arrays.values():
+                np.ascontiguousarray(array).tofile(file)
+
+    write_atomically(path, stream)
 
 
-def read(path: Path, identity: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+class Tensors(Mapping[str, np.ndarray]):
+    """The arrays of a file, each read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = safe_open(path, framework="numpy")
+        self.names = list(self._file.keys())
+        self.metadata: dict[str, str] = self._file.metadata() or {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._file.get_tensor(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def read(path: Path, identity: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
     """Read such a file; one of another format, algorithm, data set or setting is refused by name."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get("coterie", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        arrays = Tensors(path)
+        about = json.loads(arrays.metadata.get("coterie", "{}"))
     except FileNotFoundError:
         raise CoterieError(f"There is no file {path}.") from None
     except (SafetensorError, OSError, ValueError) as error:
@@ -87,12 +129,12 @@ def save(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
 def load(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
     """Put a fresh simulation where the checkpoint left off."""
     arrays, about = read(path, identity)
-    simulation.state = _unpacked_state(arrays, simulation.state, "state", about["round"], path)
+    simulation.state = _unpacked_state(arrays, simulation, "state", about["round"], path)
     simulation.history = [Record(**record) for record in about["history"]]
     simulation.ledger.up, simulation.ledger.down = about["bytes"]["up"], about["bytes"]["down"]
     simulation.clock.spent = about["seconds"]
     if about["best"] is not None:
-        state = _unpacked_state(arrays, simulation.state, "best", about["best"]["state"], path)
+        state = _unpacked_state(arrays, simulation, "best", about["best"]["state"], path)
         record = next(r for r in simulation.history if r.round == about["best"]["round"])
         answers = Answers(*(arrays[f"answers['{part}']"] for part in Answers._fields))
         simulation.best = Best(about["best"]["value"], record, state, answers)
@@ -106,14 +148,17 @@ def save_model(path: Path, state: State, identity: dict[str, Any]) -> None:
 def load_model(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
     """Put a fresh simulation into the state of a saved model."""
     arrays, about = read(path, identity)
-    simulation.state = _unpacked_state(arrays, simulation.state, "model", about["round"], path)
+    simulation.state = _unpacked_state(arrays, simulation, "model", about["round"], path)
 
 
 def _packed_state(state: State, prefix: str) -> dict[str, np.ndarray]:
     return pack(state.server, f"{prefix}.server") | pack(state.stores, f"{prefix}.private")
 
 
-def _unpacked_state(arrays: dict[str, np.ndarray], like: State, prefix: str, number: int, source: Path) -> State:
-    server = unpack(arrays, like.server, f"{prefix}.server", source)
-    stores = unpack(arrays, like.stores, f"{prefix}.private", source)
+def _unpacked_state(
+    arrays: Mapping[str, np.ndarray], simulation: Simulation, prefix: str, number: int, source: Path
+) -> State:
+    like = simulation.state
+    server = unpack(arrays, like.server, f"{prefix}.server", source, lambda leaf: leaf)
+    stores = unpack(arrays, like.stores, f"{prefix}.private", source, simulation.store.keep)
     return State(server, stores, number)

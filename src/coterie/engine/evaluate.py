@@ -14,6 +14,8 @@ import numpy as np
 from jax import Array
 
 from coterie.engine.plan import Bucket, Part
+from coterie.evaluation import metrics
+from coterie.evaluation.problem import Problem
 
 MISS = 2**30
 """The rank of an item whose score is not a number."""
@@ -114,3 +116,14 @@ def top(score: ScoreUser, hidden: Array, users: Array, n_items: int, k: int) -> 
         return Lists(jnp.where(jnp.isneginf(best), -1, items), best)
 
     return Lists(*_each(one, users, n_items))
+
+
+def measure(problem: Problem, answers: Answers, part: str) -> dict[str, float]:
+    """Turn answers into the protocol's metrics."""
+    table = getattr(answers, part)
+    if problem.protocol.task == "ranking":
+        return metrics.summarise(table, problem.protocol.k)
+    held = getattr(problem, part)
+    real = np.arange(table.shape[1]) < held.items.lengths[:, None]
+    predicted, actual = table[real], held.ratings.values
+    return {"mae": metrics.mae(predicted, actual), "rmse": metrics.rmse(predicted, actual)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -111,11 +111,20 @@ def _rounded(sizes: Ints) -> Ints:
     return np.maximum(-(-sizes // step) * step, 1)
 
 
-def make_plan(problem: Problem, *, buckets: int = 4, chunk_size: int = 4096, cohort: int | None = None) -> Plan:
+def make_plan(
+    problem: Problem,
+    *,
+    buckets: int = 4,
+    chunk_size: int = 4096,
+    cohort: int | None = None,
+    chunk_clients: int | None = None,
+    part_clients: int | None = None,
+) -> Plan:
     """Lay out the clients of a problem.
 
     A chunk holds about `chunk_size` interactions, which keeps its working set in the processor's cache, and no
-    more clients than a bucket is expected to have in a step of `cohort` clients.
+    more clients than a bucket is expected to have in a step of `cohort` clients, nor than `chunk_clients`. A bucket
+    of more than `part_clients` is cut into several.
     """
     sizes = np.bincount(problem.client, minlength=problem.n_clients)
     limits = capacities(sizes, buckets)
@@ -129,8 +138,23 @@ def make_plan(problem: Problem, *, buckets: int = 4, chunk_size: int = 4096, coh
         share = len(members) if cohort is None else -(-len(members) * cohort // problem.n_clients)
         # The engine keeps a number for each item and client of a chunk (`tables.renumber`): bound that too.
         chunk = max(1, min(chunk_size // capacity, share, len(members), SLOTS // problem.data.n_items))
-        layouts.append(_layout(problem, local, members, capacity, chunk))
-    return Plan(layouts, bucket_of, row_of, problem.data.n_items, problem.data.n_users)
+        layouts.append(_layout(problem, local, members, capacity, min(chunk, chunk_clients or chunk)))
+    plan = Plan(layouts, bucket_of, row_of, problem.data.n_items, problem.data.n_users)
+    return plan if part_clients is None else _cut(plan, part_clients)
+
+
+def _cut(plan: Plan, most: int) -> Plan:
+    """Cut buckets into parts of at most `most` clients; parts of a bucket keep its shapes, and so its programs."""
+    bucket_of, row_of, layouts = plan.bucket_of.copy(), plan.row_of.copy(), []
+    for number, layout in enumerate(plan.layouts):
+        members = np.flatnonzero(plan.bucket_of == number)
+        size = -(-layout.clients // -(-layout.clients // most))
+        for start in range(0, layout.clients, size):
+            some = slice(start, start + size)
+            bucket_of[members[some]], row_of[members[some]] = len(layouts), np.arange(len(members[some]))
+            bucket = jax.tree.map(lambda leaf, some=some: leaf[some], layout.bucket)
+            layouts.append(Layout(bucket, layout.user_numbers[some], min(layout.chunk, size)))
+    return replace(plan, layouts=layouts, bucket_of=bucket_of, row_of=row_of)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from coterie.data import negatives
 from coterie.engine import keys
 from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem
+from coterie.uploads import Uploads
 
-draw = jax.jit(negatives.draw, static_argnums=(1, 2))
+draw = jax.jit(negatives.draw, static_argnums=(1, 2, 9))
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Reference:
             jnp.int32(len(rows)),
             jnp.asarray(gaps, jnp.int32),
             jnp.asarray(bounds, jnp.int32),
+            self.config.virtual_ratings,
         )
 
     def train(
@@ -104,7 +106,12 @@ class Reference:
             return server, privates, views
         key = keys.at(keys.stream(self.problem.seed, "server step"), number, 0)
         received = self._received(uploads, weights, list(views))
-        return self.algorithm.server_update(key, config, server, received), privates, views
+        server = self.algorithm.server_update(key, config, server, received)
+        if self.algorithm.answer and self.algorithm.receive:
+            for client in views:
+                answer = self.algorithm.answer(config, server, Client(client, max(1, len(self.users(client)))))
+                privates[client] = self.algorithm.receive(config, answer, privates[client])
+        return server, privates, views
 
     def _received(self, uploads: list[Message], weights: list[float], present: list[int]) -> Received:
         total = jax.tree.map(lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)), *uploads)
@@ -117,7 +124,9 @@ class Reference:
             blank = jax.tree.map(lambda leaf: jnp.zeros((self.problem.n_clients, *leaf.shape)), uploads[0])
             stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *uploads)
             received = received._replace(
-                uploads=jax.tree.map(lambda b, s: b.at[where].set(s), blank, stacked),
+                uploads=Uploads(
+                    [jax.tree.map(lambda b, s: b.at[where].set(s), blank, stacked)], np.arange(self.problem.n_clients)
+                ),
                 present=jnp.zeros(self.problem.n_clients, bool).at[where].set(True),
             )
         return received

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received, Samples
-from coterie.data.negatives import draw
+from coterie.data.negatives import draw, n_samples
 from coterie.engine import evaluate, tables
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.keys import at, stream
@@ -55,7 +54,10 @@ class Trained(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a bucket hands on: private states, weighted sums, and sums of metrics and answers."""
+    """What a bucket hands on: private states, weighted sums, and sums of metrics and answers.
+
+    `uploads` holds the single ones, by row of the bucket, and `present` who sent one, if the server asks for them.
+    """
 
     store: Message
     total: Message
@@ -66,6 +68,15 @@ class Outcome(NamedTuple):
     present: Any
     metrics: dict[str, Array]
     answers: Answers | None
+
+
+class Shapes(NamedTuple):
+    """Shapes of the messages of one client and of what it measures; nothing for centralised methods."""
+
+    download: Message
+    upload: Message
+    answer: Message
+    metrics: dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -92,14 +103,35 @@ class Programs:
         """Whether a client is evaluated with what it just trained."""
         return self.config.eval_table == "local" and self.algorithm.personalise is not None
 
+    def shapes(self, server: Message, store: Message) -> Shapes:
+        """Return the shapes of what one client sends and is sent, item tables whole, without computing them."""
+        algorithm, key, sample = self.algorithm, jax.random.key(0), jnp.zeros(1, jnp.int32)
+        data = Samples(sample, sample, jnp.zeros(1), 1, 1)
+
+        def one(server: Message, store: Message) -> Shapes:
+            if algorithm.central:
+                return Shapes((), (), (), {})
+            client = Client(0, 1)
+            down = algorithm.download(self.config, server, client)
+            private = jax.tree.map(lambda leaf: leaf[0], store)
+            upload, _, metrics = algorithm.local_update(key, self.config, down, private, data)
+            answer = algorithm.answer(self.config, server, client) if algorithm.answer else ()
+            return Shapes(down, upload, answer, metrics)
+
+        return jax.eval_shape(one, server, store)
+
     # -- one client ---------------------------------------------------------------------------------------
 
     def samples(self, keys: Keys, row: Bucket) -> Samples:
         """Draw the samples of one client for one round."""
         return draw(
             keys.negatives[row.client], self.config.negatives, self.n_items,
-            row.users, row.items, row.labels, row.count, row.gaps, row.bounds,
+            row.users, row.items, row.labels, row.count, row.gaps, row.bounds, self.config.virtual_ratings,
         )  # fmt: skip
+
+    def n_samples(self, count: Array) -> Array:
+        """Return the number of samples that a client with `count` interactions draws."""
+        return n_samples(count, self.config.negatives, self.config.virtual_ratings)
 
     def train_client(
         self, keys: Keys, server: Message, store: Message, row: Bucket, client: Array,
@@ -172,9 +204,9 @@ class Programs:
 
     @partial(jax.jit, static_argnums=0, donate_argnums=3, compiler_options=QUICK)
     def train(
-        self, keys: Keys, server: Message, start: Outcome, bucket: Bucket, members: Array, chunks: Array
+        self, keys: Keys, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array
     ) -> Outcome:
-        """Train the clients `members[:chunks]` (chunks x clients; -1 is nobody) of a bucket, from `nobody`."""
+        """Train the clients `members[:chunks]` (chunks x clients; -1 is nobody) of a bucket."""
 
         def chunk(i: Array, carry: tuple[Outcome, Array | None]) -> tuple[Outcome, Array | None]:
             out, slots = carry
@@ -182,35 +214,45 @@ class Programs:
             client = jnp.where(there, members[i], 0)
             rows = jax.tree.map(lambda leaf: leaf[client], bucket)
             active = there & (rows.count > 0)
-            most = jnp.max(jnp.where(active, rows.count, 0)) * (1 + self.config.negatives)
-            each = partial(self.train_client, keys, server, out.store)
-            trained = jax.vmap(each, in_axes=(0, 0, 0, None, 0))(rows, client, active, most, slots)
+            trained = self._train_chunk(partial(self.train_client, keys, server, out.store), rows, client, active, slots)
             where = jnp.where(there, members[i], len(bucket.client))
             freed = None if trained.rows is None else jax.vmap(tables.release)(trained.rows)
             return self._collect(out, trained, bucket, rows, where), freed
 
         slots = jnp.full((members.shape[1], self.n_items), tables.FREE) if self.rows else None
-        return jax.lax.fori_loop(0, chunks, chunk, (start, slots))[0]
+        return jax.lax.fori_loop(0, chunks, chunk, (self._nobody(server, store, bucket), slots))[0]
 
-    def nobody(self, upload: Message, metrics: dict[str, Array], store: Message, bucket: Bucket) -> Outcome:
-        """Return the outcome of a bucket in which nobody took part; `upload` and `metrics` give shapes."""
-        clients, items = len(bucket.client), self.n_items
+    def _train_chunk(
+        self, train: Callable[..., Trained], rows: Bucket, client: Array, active: Array, slots: Array | None
+    ) -> Trained:
+        """Train clients side by side, or, where each of them works on a whole catalogue, one after the other.
+
+        Large matrices of many clients at once leave the processor's cache: that is several times slower.
+        """
+        samples = jnp.where(active, self.n_samples(rows.count), 0)
+        if self.rows:
+            return jax.vmap(train, in_axes=(0, 0, 0, None, 0))(rows, client, active, jnp.max(samples), slots)
+        return jax.lax.map(lambda each: train(*each, None), (rows, client, active, samples))
+
+    def _nobody(self, server: Message, store: Message, bucket: Bucket) -> Outcome:
+        """Return the outcome of a bucket in which nobody took part."""
+        clients, shape = len(bucket.client), self.shapes(server, store)
         asks = self.algorithm.info.server_sees == "updates"
         return Outcome(
             store=store,
-            total=_zeros(upload),
-            weight=np.zeros((), np.float32),
-            clients=np.zeros((), np.int32),
-            touched=np.zeros(items, np.float32) if self.config.aggregation == "per_item_mean" else None,
-            uploads=_zeros(upload, clients) if asks else None,
-            present=np.zeros(clients, bool) if asks else None,
-            metrics=_zeros(metrics),
+            total=_zeros(shape.upload),
+            weight=jnp.zeros(()),
+            clients=jnp.zeros((), jnp.int32),
+            touched=jnp.zeros(self.n_items) if self.config.aggregation == "per_item_mean" else None,
+            uploads=_zeros(shape.upload, clients) if asks else None,
+            present=jnp.zeros(clients, bool) if asks else None,
+            metrics=_zeros(shape.metrics),
             answers=self._no_answers(bucket) if self.local_view else None,
         )
 
     def _no_answers(self, bucket: Bucket) -> Answers:
-        kind = np.float32 if self.task == "rating" else np.int32
-        return Answers(*(np.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
+        kind = jnp.float32 if self.task == "rating" else jnp.int32
+        return Answers(*(jnp.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
 
     def _collect(self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array) -> Outcome:
         """Add a chunk of trained clients to the outcome; those not active leave no trace."""
@@ -268,6 +310,35 @@ class Programs:
         return kept._replace(**{name: write(name) for name in kept._fields})
 
     @partial(jax.jit, static_argnums=0, donate_argnums=2, compiler_options=QUICK)
+    def receive(
+        self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array
+    ) -> tuple[Message, dict[str, Array]]:
+        """Hand their answers to the clients `members[:chunks]`; also counts, by flag, the answers that have it."""
+        algorithm, flags = self.algorithm, sorted({flag for _, flag in self.algorithm.info.only_if})
+        assert algorithm.answer and algorithm.receive
+
+        def chunk(i: Array, carry: tuple[Message, dict[str, Array]]) -> tuple[Message, dict[str, Array]]:
+            store, counts = carry
+            there = members[i] >= 0
+            client = jnp.where(there, members[i], 0)
+            rows = jax.tree.map(lambda leaf: leaf[client], bucket)
+
+            def one(each: tuple[Bucket, Array]) -> tuple[Message, dict[str, Array]]:
+                row, client = each
+                answer = algorithm.answer(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
+                private = tables.take_stored(store, self.names, client, None)
+                return algorithm.receive(self.config, answer, private), {name: getattr(answer, name) for name in flags}
+
+            private, flagged = jax.lax.map(one, (rows, client))
+            active = there & (rows.count > 0)
+            place = jnp.where(active, members[i], len(bucket.client))
+            counts = {name: counts[name] + jnp.sum(active & flagged[name], dtype=jnp.int32) for name in flags}
+            return self._written(store, private, None, place), counts
+
+        start = store, {name: jnp.zeros((), jnp.int32) for name in flags}
+        return jax.lax.fori_loop(0, chunks, chunk, start)
+
+    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def train_centrally(self, keys: Keys, server: Message, bucket: Bucket) -> tuple[Message, dict[str, Array]]:
         """Train on all data in one place: one pass over the pooled samples."""
         assert self.algorithm.train
@@ -275,18 +346,14 @@ class Programs:
         return self.algorithm.train(keys.training[0], self.config, server, self.samples(keys, row))
 
     @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
-    def finish(self, key: Array, server: Message, outcomes: list[Outcome], order: Array) -> Message:
-        """Add up the buckets and let the server take its step; `order` puts clients in ascending number."""
-        total, weight, clients, touched = (
-            jax.tree.map(lambda *leaves: sum(leaves), *(getattr(out, name) for out in outcomes))
-            for name in ("total", "weight", "clients", "touched")
-        )
-        received = Received(total, weight, clients, touched)
-        if outcomes[0].uploads is not None:
-            uploads = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *(out.uploads for out in outcomes))
-            present = jnp.concatenate([jnp.asarray(out.present) for out in outcomes])[order]
-            received = received._replace(uploads=uploads, present=present)
-        return self.algorithm.server_update(key, self.config, server, received)
+    def finish(self, key: Array, server: Message, sums: list[Received]) -> Message:
+        """Add up the buckets and let a server that needs only sums take its step."""
+        return self.algorithm.server_update(key, self.config, server, _added(sums))
+
+    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+    def add_up(self, sums: list[Received]) -> Received:
+        """Add up the buckets."""
+        return _added(sums)
 
     @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:
@@ -308,7 +375,7 @@ class Programs:
         def one(row: Bucket, client: Array) -> Lists:
             score = self.scorer(server, store, row, client)
             if trained:
-                most = jnp.max(bucket.count) * (1 + self.config.negatives)
+                most = self.n_samples(jnp.max(bucket.count))
                 after = self.train_client(keys, server, store, row, client, row.count > 0, most, None)
                 score = self.trained_scorer(after)
             users = jnp.arange(row.bounds.shape[0] - 1)
@@ -337,4 +404,8 @@ def _silenced(weight: Array, values: Array) -> Array:
 
 
 def _zeros(shape: Any, *lead: int) -> Any:
-    return jax.tree.map(lambda leaf: np.zeros((*lead, *leaf.shape), leaf.dtype), shape)
+    return jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), shape)
+
+
+def _added(sums: list[Received]) -> Received:
+    return jax.tree.map(lambda *leaves: sum(leaves), *sums)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +16,18 @@ from jax import Array
 from numpy.typing import NDArray
 from pydantic import Field
 
-from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Samples
+from coterie.algorithm import Algorithm, Client, Message, Received
 from coterie.data.ragged import Ragged
 from coterie.engine import keys
 from coterie.engine.clock import Clock
-from coterie.engine.evaluate import Answers, Lists
-from coterie.engine.participation import Participation, expected, steps
+from coterie.engine.evaluate import Answers, Lists, measure
+from coterie.engine.participation import Participation, Step, expected, steps
 from coterie.engine.plan import Layout, Plan, make_plan, pad
 from coterie.engine.round import Keys, Outcome, Programs, round_keys, streams
-from coterie.errors import CoterieError
-from coterie.evaluation import metrics
+from coterie.engine.setup import catalogue_of, check_task, configured, pooled
+from coterie.engine.store import PART, Store, too_large
 from coterie.evaluation.problem import Problem
+from coterie.uploads import Uploads
 from coterie.wire import codec
 from coterie.wire.ledger import Ledger
 
@@ -41,11 +41,9 @@ class Conduct(Participation):
     rounds: int = Field(100, ge=1, description="communication rounds; epochs of a centralised method")
     eval_every: int = Field(1, ge=1, description="rounds between evaluations; the last round always is one")
     patience: int | None = Field(None, ge=1, description="evaluations without a better one before stopping")
-
-
-@jax.jit
-def _copied(tree: Any) -> Any:
-    return jax.tree.map(jnp.copy, tree)
+    store: Literal["auto", "memory", "disk"] = Field(
+        "auto", description="where private states live between rounds; auto: on disk if memory is too small"
+    )
 
 
 class Nothing(NamedTuple):
@@ -59,11 +57,6 @@ class State:
     server: Message
     stores: list[Message]
     round: int = 0
-
-    def copy(self) -> State:
-        """Return a copy that later rounds cannot overwrite."""
-        server, stores = _copied((self.server, self.stores))
-        return State(server, stores, self.round)
 
 
 @dataclass
@@ -108,7 +101,6 @@ class Simulation:
         self.problem = pooled(problem) if algorithm.central else problem
         self.catalogue = catalogue_of(problem)
         self.config = configured(algorithm, settings, problem, self.catalogue)
-        self.plan = self._plan(buckets, chunk_size)
         self.programs = Programs(
             algorithm,
             self.config,
@@ -117,35 +109,52 @@ class Simulation:
             problem.protocol.candidates is not None,
             rows=algorithm.info.touches == "rows" if rows is None else rows,
         )
+        self.private_bytes = self._private_bytes()
+        self.store = Store(conduct.store == "disk" or (conduct.store == "auto" and too_large(self.private_bytes)))
+        self.plan = self._plan(buckets, chunk_size)
         self.state = self._initial()
-        self._shapes = shapes(algorithm, self.config, self.state.server, self.catalogue)
-        self.ledger = Ledger(codec.size(self._shapes.download), codec.size(self._shapes.upload))
+        shapes = self.programs.shapes(self.state.server, self.state.stores[0])
+        self.ledger = Ledger.of(shapes.download, shapes.upload, shapes.answer, algorithm.info.only_if)
         self._streams = streams(self.seed)
         self.best: Best | None = None
         self.history: list[Record] = []
         self.clock = Clock()
-        order = np.argsort(np.concatenate([layout.bucket.client for layout in self.plan.layouts]))
-        self._order = order
+        self._place = np.argsort(np.concatenate([layout.bucket.client for layout in self.plan.layouts]))
+
+    def _private_bytes(self) -> int:
+        """Return the size of all private states."""
+        if self.algorithm.central:
+            return 0
+        config, catalogue = self.config, self.catalogue
+        one = lambda: self.algorithm.init_client(jax.random.key(0), config, catalogue, Client(0, 1))  # noqa: E731
+        return self.problem.n_clients * codec.size(jax.eval_shape(one))
 
     def _plan(self, buckets: int, chunk_size: int) -> Plan:
-        cohort = expected(self.conduct, self.problem.n_clients)
-        return make_plan(self.problem, buckets=buckets, chunk_size=chunk_size, cohort=cohort)
+        each = max(1, self.private_bytes // self.problem.n_clients)
+        return make_plan(
+            self.problem,
+            buckets=buckets,
+            chunk_size=chunk_size,
+            cohort=expected(self.conduct, self.problem.n_clients),
+            chunk_clients=None if self.programs.rows else 8,
+            part_clients=max(1, PART // each) if self.store.on_disk else None,
+        )
 
     def _initial(self) -> State:
         server = self.algorithm.init_server(keys.stream(self.seed, "server"), self.config, self.catalogue)
-        rooms = {layout.room for layout in self.plan.layouts}
-        drawn = {room: self._initial_clients(room) for room in rooms}
-        return State(server, [drawn[layout.room](layout.bucket.client) for layout in self.plan.layouts])
+        return State(server, [self.store.keep(self._initial_clients(layout)) for layout in self.plan.layouts])
 
-    def _initial_clients(self, room: int) -> Callable[[Array], Message]:
-        """Draw the private state of all clients with room for so many users; returns how to pick some of them."""
+    def _initial_clients(self, layout: Layout) -> Message:
+        """Draw the private states of a bucket."""
         if self.algorithm.central:
-            return lambda numbers: Nothing()
+            return Nothing()
         key, init = keys.stream(self.seed, "client"), self.algorithm.init_client
-        numbers = np.sort(np.concatenate([each.bucket.client for each in self.plan.layouts if each.room == room]))
-        each = jax.vmap(lambda number: init(key, self.config, self.catalogue, Client(number, room)))
-        drawn = jax.tree.map(np.asarray, jax.jit(each)(numbers))
-        return lambda some: jax.device_put(jax.tree.map(lambda leaf: leaf[np.searchsorted(numbers, some)], drawn))
+        each = jax.vmap(lambda number: init(key, self.config, self.catalogue, Client(number, layout.room)))
+        return jax.jit(each)(layout.bucket.client)
+
+    def keep(self, state: State) -> State:
+        """Return a state that later rounds cannot overwrite; the server's never is."""
+        return State(state.server, self.store.copy(state.stores), state.round)
 
     # -- a round ------------------------------------------------------------------------------------------
 
@@ -153,7 +162,7 @@ class Simulation:
         """Run one round; evaluate and remember it if validation likes it best."""
         start, number = time.perf_counter(), self.state.round
         asks = (number + 1) % self.conduct.eval_every == 0 or number + 1 == self.conduct.rounds
-        before = self.state.copy() if self.programs.local_view and asks else None
+        before = self.keep(self.state) if self.programs.local_view and asks else None
         train = self._train_centrally if self.algorithm.central else self._train_clients
         with self.clock.on("train"):
             clients, measured, answers = train(number)
@@ -182,7 +191,7 @@ class Simulation:
             trained = sum(int(out.clients) for out in outcomes)
             if trained:
                 self.state.server = self._server_step(keys.at(server_key, i), before, outcomes)
-            self.ledger.count(len(step.chosen), trained)
+            self._answer(step, trained)
             reached += trained
             sums = _added(sums, [out.metrics for out in outcomes])
             if self.programs.local_view:
@@ -193,11 +202,27 @@ class Simulation:
         """Train clients; the private states of `state` are used up."""
 
         def train(number: int, layout: Layout) -> Outcome:
-            shapes, store = self._shapes, state.stores[number]
-            start = self.programs.nobody(shapes.upload, shapes.metrics, store, layout.bucket)
-            return self.programs.train(drawn, state.server, start, layout.bucket, *self._members(number, clients))
+            store, members = self.store.fetch(state.stores[number]), self._members(number, clients)
+            out = self.programs.train(drawn, state.server, store, layout.bucket, *members)
+            return out._replace(store=self.store.keep(out.store), uploads=self.store.keep(out.uploads))
 
         return self._at_once(train)
+
+    def _answer(self, step: Step, trained: int) -> None:
+        """Let the clients that reported back receive their answers, and count what has travelled."""
+        if not self.algorithm.receive or not trained:
+            self.ledger.count(len(step.chosen), trained)
+            return
+
+        def receive(number: int, layout: Layout) -> tuple[Message, dict[str, Array]]:
+            store, members = self.store.fetch(self.state.stores[number]), self._members(number, step.arrived)
+            store, flags = self.programs.receive(self.state.server, store, layout.bucket, *members)
+            return self.store.keep(store), flags
+
+        received = self._at_once(receive)
+        self.state.stores = [store for store, _ in received]
+        flags = {name: sum(int(counts[name]) for _, counts in received) for name in self.ledger.bytes_if}
+        self.ledger.count(len(step.chosen), trained, trained, flags)
 
     def _at_once(self, call: Callable[[int, Layout], T]) -> list[T]:
         """Call a program for every bucket, as many at a time as there are cores.
@@ -211,8 +236,13 @@ class Simulation:
         return [begun[number].result() for number in range(len(layouts))]
 
     def _server_step(self, key: Array, server: Message, outcomes: list[Outcome]) -> Message:
-        light = [out._replace(store=None, metrics={}, answers=None) for out in outcomes]
-        return self.programs.finish(key, server, light, self._order)
+        sums = [Received(out.total, out.weight, out.clients, out.touched) for out in outcomes]
+        if self.algorithm.info.server_sees != "updates":
+            return self.programs.finish(key, server, sums)
+        uploads = Uploads([out.uploads for out in outcomes], self._place)
+        present = np.concatenate([np.asarray(out.present) for out in outcomes])[self._place]
+        received = self.programs.add_up(sums)._replace(uploads=uploads, present=jnp.asarray(present))
+        return self.algorithm.server_update(key, self.config, server, received)
 
     def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[NDArray[np.int32], int]:
         """Rows of the bucket that take part, in chunks of fixed length (-1 is nobody), and how many chunks."""
@@ -290,7 +320,7 @@ class Simulation:
         for i, arrived in enumerate(cohorts):
             yield state, arrived
             if i + 1 < len(cohorts):
-                outcomes = self._train_step(drawn, state.copy(), arrived)
+                outcomes = self._train_step(drawn, self.keep(state), arrived)
                 if any(int(out.clients) for out in outcomes):
                     server = self._server_step(keys.at(server_key, i), state.server, outcomes)
                     state = State(server, state.stores, state.round)
@@ -317,10 +347,9 @@ class Simulation:
         """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
         record.validation = measure(self.problem, answers, "validation")
         record.test = measure(self.problem, answers, "test")
-        name = selecting(self.problem)
-        value = record.validation[name] * (-1 if self.problem.protocol.lower_is_better else 1)
+        value = record.validation[self.problem.protocol.selecting] * (-1 if self.problem.protocol.lower_is_better else 1)
         if self.best is None or not value < self.best.value:
-            self.best = Best(value, record, before or self.state.copy(), answers)
+            self.best = Best(value, record, before or self.keep(self.state), answers)
 
     @property
     def finished(self) -> bool:
@@ -338,78 +367,6 @@ def hide(layout: Layout, hidden: Ragged) -> Array:
     return jnp.asarray(
         np.where(filled, items, np.iinfo(np.int32).max).reshape(*layout.user_numbers.shape, -1), jnp.int32
     )
-
-
-def check_task(algorithm: Algorithm, problem: Problem) -> None:
-    """Refuse an algorithm that cannot do what the protocol asks."""
-    task = problem.protocol.task
-    if task not in algorithm.info.tasks:
-        does = " and ".join(algorithm.info.tasks)
-        raise CoterieError(
-            f"{algorithm.info.name} does {does}, and protocol {problem.protocol.name} asks for {task}; choose another."
-        )
-
-
-def pooled(problem: Problem) -> Problem:
-    """Return the problem with all data in one place."""
-    nowhere = np.zeros_like(problem.client), np.zeros_like(problem.home)
-    return dataclasses.replace(problem, client=nowhere[0], home=nowhere[1], n_clients=1)
-
-
-def catalogue_of(problem: Problem) -> Catalogue:
-    """Return the sizes and public item facts of a problem."""
-    return Catalogue(problem.data.n_items, problem.data.n_users, problem.n_clients, jnp.asarray(problem.popularity))
-
-
-def configured(algorithm: Algorithm, settings: dict[str, Any], problem: Problem, catalogue: Catalogue) -> ClientConfig:
-    """Build an algorithm's settings and fill in what depends on the task and the data."""
-    rating = problem.protocol.task == "rating"
-    config = algorithm.configure(({"negatives": 0} if rating else {}) | settings)
-    if config.loss == "auto":
-        config = config.model_copy(update={"loss": "squared" if rating else "bce"})
-    return algorithm.resolve(config, catalogue) if algorithm.resolve else config
-
-
-class Shapes(NamedTuple):
-    """Shapes of what one client sends and is sent, item tables whole; nothing for centralised methods."""
-
-    download: Message
-    upload: Message
-    metrics: dict[str, Array]
-
-
-def shapes(algorithm: Algorithm, config: ClientConfig, server: Message, catalogue: Catalogue) -> Shapes:
-    """Return the shapes of an algorithm's messages, without computing one."""
-    if algorithm.central:
-        return Shapes(Nothing(), Nothing(), {})
-    client, key = Client(0, 1), keys.stream(0, "shapes")
-    sample = jnp.zeros(1, jnp.int32)
-    data = Samples(sample, sample, jnp.zeros(1), 1, 1)
-
-    def one(server: Message) -> Shapes:
-        down = algorithm.download(config, server, client)
-        private = algorithm.init_client(key, config, catalogue, client)
-        upload, _, metrics = algorithm.local_update(key, config, down, private, data)
-        return Shapes(down, upload, metrics)
-
-    return jax.eval_shape(one, server)
-
-
-def selecting(problem: Problem) -> str:
-    """Return the name of the metric that chooses the round."""
-    protocol = problem.protocol
-    return protocol.select if protocol.task == "rating" else f"{protocol.select}@{protocol.k}"
-
-
-def measure(problem: Problem, answers: Answers, part: str) -> dict[str, float]:
-    """Turn answers into the protocol's metrics."""
-    table = getattr(answers, part)
-    if problem.protocol.task == "ranking":
-        return metrics.summarise(table, problem.protocol.k)
-    held = getattr(problem, part)
-    real = np.arange(table.shape[1]) < held.items.lengths[:, None]
-    predicted, actual = table[real], held.ratings.values
-    return {"mae": metrics.mae(predicted, actual), "rmse": metrics.rmse(predicted, actual)}
 
 
 def _added(sums: dict[str, float], more: list[dict[str, Array]]) -> dict[str, float]:

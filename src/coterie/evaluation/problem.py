@@ -35,6 +35,11 @@ class Protocol:
     about: str
 
     @property
+    def selecting(self) -> str:
+        """The name of the metric that chooses the round."""
+        return self.select if self.task == "rating" else f"{self.select}@{self.k}"
+
+    @property
     def lower_is_better(self) -> bool:
         """Whether the selecting metric is an error."""
         return self.task == "rating"

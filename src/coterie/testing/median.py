@@ -94,7 +94,7 @@ def local_update(
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
     """Add the median change of every row that somebody moved."""
     assert received.uploads is not None and received.present is not None
-    changes = received.uploads.items
+    changes = received.uploads.stack().items
     moved = received.present[:, None, None] & jnp.any(changes != 0, axis=-1, keepdims=True)
     median = jnp.nanmedian(jnp.where(moved, changes, jnp.nan), axis=0)
     return Server(server.items + jnp.nan_to_num(median))

@@ -1,0 +1,45 @@
+"""What a simulation is built from: the problem as the algorithm needs it, the catalogue, the resolved settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from coterie.algorithm import Algorithm, Catalogue, ClientConfig
+from coterie.errors import CoterieError
+from coterie.evaluation.problem import Problem
+
+
+def check_task(algorithm: Algorithm, problem: Problem) -> None:
+    """Refuse an algorithm that cannot do what the protocol asks."""
+    task = problem.protocol.task
+    if task not in algorithm.info.tasks:
+        does = " and ".join(algorithm.info.tasks)
+        raise CoterieError(
+            f"{algorithm.info.name} does {does}, and protocol {problem.protocol.name} asks for {task}; choose another."
+        )
+
+
+def pooled(problem: Problem) -> Problem:
+    """Return the problem with all data in one place."""
+    nowhere = np.zeros_like(problem.client), np.zeros_like(problem.home)
+    return dataclasses.replace(problem, client=nowhere[0], home=nowhere[1], n_clients=1)
+
+
+def catalogue_of(problem: Problem) -> Catalogue:
+    """Return the sizes and public item facts of a problem."""
+    return Catalogue(problem.data.n_items, problem.data.n_users, problem.n_clients, jnp.asarray(problem.popularity))
+
+
+def configured(algorithm: Algorithm, settings: dict[str, Any], problem: Problem, catalogue: Catalogue) -> ClientConfig:
+    """Build an algorithm's settings and fill in what depends on the task and the data."""
+    rating = problem.protocol.task == "rating"
+    config = algorithm.configure(({"negatives": 0} if rating else {}) | settings)
+    if rating and config.virtual_ratings:
+        raise CoterieError("virtual_ratings adds likes and dislikes; it does not apply where ratings are predicted.")
+    if config.loss == "auto":
+        config = config.model_copy(update={"loss": "squared" if rating else "bce"})
+    return algorithm.resolve(config, catalogue) if algorithm.resolve else config

@@ -1,0 +1,79 @@
+"""The single uploads of a step, for a server that must look at more than their sum.
+
+They may be larger than memory, so they stay in the parts the engine keeps them in; a server works through them with
+`map` and `sum`, a part at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+Message = Any
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """Uploads in parts, each a message whose leaves have a leading axis of clients.
+
+    `place[c]` is where client c stands in the parts laid end to end. What an absent client has there is zero.
+    """
+
+    parts: Sequence[Message]
+    place: NDArray[np.int64]
+
+    def map(self, function: Callable[..., Any], *shared: Any) -> Any:
+        """Return `function(upload, *shared)` of every client, stacked in the order of client numbers.
+
+        The function is compiled once: give one that is defined at the top of a module.
+        """
+        found = [jax.tree.map(np.asarray, _each(function)(part, *shared)) for part in self.parts]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[self.place], *found)
+
+    def sum(self, weights: Array | NDArray[Any]) -> Message:
+        """Return the sum of the uploads, each times the weight of its client."""
+        spread = np.zeros(len(self.place), np.float32)
+        spread[self.place] = np.asarray(weights, np.float32)
+        ends = np.cumsum([len(jax.tree.leaves(part)[0]) for part in self.parts])
+        sums = [_weighted(part, some) for part, some in zip(self.parts, np.split(spread, ends[:-1]), strict=True)]
+        return jax.tree.map(lambda *leaves: jnp.sum(jnp.stack(leaves), 0), *sums)
+
+    def one(self, client: int) -> Message:
+        """Return the upload of one client."""
+        place = int(self.place[client])
+        for part in self.parts:
+            length = len(jax.tree.leaves(part)[0])
+            if place < length:
+                return jax.tree.map(lambda leaf, row=place: jnp.asarray(leaf[row]), part)
+            place -= length
+        raise IndexError(client)
+
+    def stack(self) -> Message:
+        """Return all uploads as one message with a leading axis of clients; they must fit into memory."""
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[self.place]), *self.parts)
+
+
+@cache
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    def over(part: Message, *shared: Any) -> Any:
+        return jax.vmap(lambda upload: function(upload, *shared))(part)
+
+    return jax.jit(over)
+
+
+@jax.jit
+def _weighted(part: Message, weights: Array) -> Message:
+    def total(leaf: Array) -> Array:
+        # Somebody who does not count must not reach the sum by way of 0 * NaN either.
+        counts = weights.reshape(-1, *[1] * (leaf.ndim - 1)) != 0
+        return jnp.einsum("c,c...->...", weights, jnp.where(counts, leaf, 0))
+
+    return jax.tree.map(total, part)
