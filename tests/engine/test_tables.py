@@ -27,8 +27,7 @@ def samples(items, count):
 @given(st.lists(st.integers(0, ITEMS - 1), max_size=ROOM), st.data())
 def test_renumber_gives_each_item_one_row(items, data):
     count = data.draw(st.integers(0, len(items)))
-    free = jnp.full(ITEMS, tables.FREE)
-    rows, local = tables.renumber(free, samples(items, jnp.int32(count)))
+    rows, local = tables.renumber(jnp.full(ITEMS, tables.FREE), 0, samples(items, jnp.int32(count)))
     own, ids, number = np.asarray(rows.own), np.asarray(rows.ids), np.asarray(local.items)
     real = np.array(items[:count], int)
     distinct, first = np.unique(real, return_index=True)
@@ -37,12 +36,18 @@ def test_renumber_gives_each_item_one_row(items, data):
     np.testing.assert_array_equal(ids[number[:count]], real)
     assert own[number[:count]].all(), "a real sample points at the row that stands for its item"
     assert not number[count:].any()
-    np.testing.assert_array_equal(tables.release(rows), free)
 
 
-def test_slots_say_which_items_a_client_has():
-    rows, _ = tables.renumber(jnp.full(ITEMS, tables.FREE), samples([4, 7, 4, 0], 3))
-    assert np.flatnonzero(np.asarray(rows.slot) != tables.FREE).tolist() == [4, 7]
+def test_slots_serve_one_client_after_the_other():
+    slot = jnp.full(ITEMS, tables.FREE)
+    for turn, items in enumerate(([4, 7, 4, 0], [7, 1], [], [4])):
+        rows, local = tables.renumber(slot, turn, samples(items, max(len(items) - 1, 0)))
+        place, there = rows.place(jnp.arange(ITEMS))
+        mine = items[:-1]
+        assert np.flatnonzero(there).tolist() == sorted(set(mine)), f"turn {turn}"
+        assert [int(place[item]) for item in mine] == [mine.index(item) for item in mine]
+        assert local.items[: len(mine)].tolist() == [mine.index(item) for item in mine]
+        slot = rows.slot
 
 
 def test_take_takes_item_tables_only():
@@ -63,7 +68,7 @@ def test_take_stored_takes_one_client():
 
 
 def test_take_changes_is_zero_where_nothing_was_trained():
-    rows, _ = tables.renumber(jnp.full(ITEMS, tables.FREE), samples([4, 7, 4], 3))
+    rows, _ = tables.renumber(jnp.full(ITEMS, tables.FREE), 0, samples([4, 7, 4], 3))
     upload = Message(rows.ids[:, None] + 100.0, jnp.ones(1))
     taken = tables.take_changes(upload, ("items",), rows, jnp.array([7, 3, 4, 0]))
     np.testing.assert_array_equal(taken.items[:, 0], [107, 0, 104, 0])

@@ -134,17 +134,17 @@ class Programs:
         return n_samples(count, self.config.negatives, self.config.virtual_ratings)
 
     def train_client(
-        self, keys: Keys, server: Message, store: Message, row: Bucket, client: Array,
+        self, keys: Keys, server: Message, store: Message, turn: Array | int, row: Bucket, client: Array,
         active: Array, most: Array, slot: Array | None,
     ) -> Trained:  # fmt: skip
-        """Download, draw samples, train: one client, seen through its rows where that is enough."""
+        """Download, draw samples, train: one client, seen through its rows where that is enough (see `renumber`)."""
         algorithm = self.algorithm
         data = self.samples(keys, row)
         data = data._replace(count=jnp.where(active, data.count, 0), most=most)
         down = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
         rows, view = None, down
         if slot is not None:
-            rows, data = tables.renumber(slot, data)
+            rows, data = tables.renumber(slot, turn, data)
             view = tables.take(down, self.names, rows.ids)
         private = tables.take_stored(store, self.names, client, rows.ids if rows else None)
         key = keys.training[row.client]
@@ -214,10 +214,10 @@ class Programs:
             client = jnp.where(there, members[i], 0)
             rows = jax.tree.map(lambda leaf: leaf[client], bucket)
             active = there & (rows.count > 0)
-            trained = self._train_chunk(partial(self.train_client, keys, server, out.store), rows, client, active, slots)
+            each = partial(self.train_client, keys, server, out.store, i)
+            trained = self._train_chunk(each, rows, client, active, slots)
             where = jnp.where(there, members[i], len(bucket.client))
-            freed = None if trained.rows is None else jax.vmap(tables.release)(trained.rows)
-            return self._collect(out, trained, bucket, rows, where), freed
+            return self._collect(out, trained, bucket, rows, where), trained.rows.slot if trained.rows else None
 
         slots = jnp.full((members.shape[1], self.n_items), tables.FREE) if self.rows else None
         return jax.lax.fori_loop(0, chunks, chunk, (self._nobody(server, store, bucket), slots))[0]
@@ -376,7 +376,7 @@ class Programs:
             score = self.scorer(server, store, row, client)
             if trained:
                 most = self.n_samples(jnp.max(bucket.count))
-                after = self.train_client(keys, server, store, row, client, row.count > 0, most, None)
+                after = self.train_client(keys, server, store, 0, row, client, row.count > 0, most, None)
                 score = self.trained_scorer(after)
             users = jnp.arange(row.bounds.shape[0] - 1)
             return evaluate.top(score, hidden[client], users, self.n_items, k)

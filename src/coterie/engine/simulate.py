@@ -347,7 +347,9 @@ class Simulation:
         """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
         record.validation = measure(self.problem, answers, "validation")
         record.test = measure(self.problem, answers, "test")
-        value = record.validation[self.problem.protocol.selecting] * (-1 if self.problem.protocol.lower_is_better else 1)
+        value = record.validation[self.problem.protocol.selecting] * (
+            -1 if self.problem.protocol.lower_is_better else 1
+        )
         if self.best is None or not value < self.best.value:
             self.best = Best(value, record, before or self.keep(self.state), answers)
 

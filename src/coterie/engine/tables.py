@@ -15,36 +15,40 @@ from jax import Array
 
 from coterie.algorithm import Message, Samples
 
-FREE = jnp.iinfo(jnp.int32).max
+FREE = 1 << 30
+"""What a slot holds that nobody has taken."""
 
 
 class Rows(NamedTuple):
     """The rows of one client: `ids[i]` is the item of row i, `own[i]` whether row i stands for its item.
 
-    `slot` maps an item to its row, FREE where the client has none.
+    `slot[item] - base` is the row of an item; where it is beyond the rows the client has none.
     """
 
     ids: Array
     own: Array
     slot: Array
+    base: Array
+
+    def place(self, items: Array) -> tuple[Array, Array]:
+        """Return the row of each item, and whether there is one."""
+        place = self.slot[items] - self.base
+        return place, place < len(self.ids)
 
 
-def renumber(slot: Array, data: Samples) -> tuple[Rows, Samples]:
+def renumber(slot: Array, turn: Array | int, data: Samples) -> tuple[Rows, Samples]:
     """Give each item of the samples the place of its first occurrence as row number, without a sort.
 
-    `slot` is a buffer over the catalogue that is FREE everywhere; `release` hands it back that way.
+    `slot` is a buffer over the catalogue that serves one client after the other: each turn, counted from 0, writes
+    smaller numbers than the one before, so what earlier ones left needs no clearing.
     """
     place = jnp.arange(data.items.shape[0], dtype=jnp.int32)
+    base = -(turn + 1) * data.items.shape[0]
     real = place < data.count
-    slot = slot.at[data.items].min(jnp.where(real, place, FREE))
-    local = slot[data.items]
-    rows = Rows(data.items, real & (local == place), slot)
+    slot = slot.at[data.items].min(jnp.where(real, place + base, FREE))
+    local = slot[data.items] - base
+    rows = Rows(data.items, real & (local == place), slot, jnp.asarray(base, jnp.int32))
     return rows, data._replace(items=jnp.where(real, local, 0))
-
-
-def release(rows: Rows) -> Array:
-    """Free the slots that the rows took."""
-    return rows.slot.at[rows.ids].set(FREE)
 
 
 def fields(message: Message, tables: Sequence[str]) -> list[str]:
@@ -70,10 +74,10 @@ def take_stored(store: Message, tables: Sequence[str], client: Array, ids: Array
 
 def take_changes(upload: Message, tables: Sequence[str], rows: Rows, ids: Array) -> Message:
     """Return a client's upload with the rows `ids` of its item tables; zero where it has trained none."""
-    place = rows.slot[ids]
+    place, there = rows.place(ids)
 
     def changed(name: str) -> Array:
         mine = getattr(upload, name).at[place].get(mode="clip")
-        return jnp.where((place != FREE).reshape(-1, *[1] * (mine.ndim - 1)), mine, 0)
+        return jnp.where(there.reshape(-1, *[1] * (mine.ndim - 1)), mine, 0)
 
     return upload._replace(**{name: changed(name) for name in fields(upload, tables)})
