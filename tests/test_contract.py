@@ -12,7 +12,10 @@ from pydantic import ConfigDict
 
 from coterie import algorithms
 from coterie.algorithm import Algorithm, ClientConfig
+from coterie.engine import checkpoint
 from coterie.testing import contract, median
+from coterie.testing.contract import runs
+from coterie.wire import codec
 
 ALGORITHMS = {name: algorithms.get(name) for name in algorithms.names()} | {"median": Algorithm.from_module(median)}
 
@@ -93,7 +96,7 @@ def uploads(field, change):
 
 def reads_who_is_absent():
     def server_update(key, config, server, received):
-        return server._replace(items=server.items + jnp.mean(received.uploads.items, 0))
+        return server._replace(items=server.items + jnp.mean(received.uploads.stack().items, 0))
 
     return replace(MEDIAN, server_update=server_update)
 
@@ -155,15 +158,15 @@ def test_an_upload_as_long_as_the_history_does_not_run():
 
 @pytest.mark.xdist_group("popularity")
 def test_contract_notices_bytes_that_are_not_counted(monkeypatch):
-    encode = contract.codec.encode
-    monkeypatch.setattr(contract.codec, "encode", lambda message: encode(message) + b"header")
+    encode = codec.encode
+    monkeypatch.setattr(codec, "encode", lambda message: encode(message) + b"header")
     with pytest.raises(AssertionError, match="a download has 886 bytes, the ledger counts 880"):
         contract.ledger_counts_serialised_bytes(COUNTS)
 
 
 @pytest.mark.xdist_group("median")
 def test_contract_notices_a_client_that_takes_its_neighbours_draws(monkeypatch):
-    whole = contract.shuffled
+    whole = runs.shuffled
 
     def numbers_stay(plan, seed):
         moved = whole(plan, seed)
@@ -173,7 +176,7 @@ def test_contract_notices_a_client_that_takes_its_neighbours_draws(monkeypatch):
         ]
         return replace(moved, layouts=layouts)
 
-    monkeypatch.setattr(contract, "shuffled", numbers_stay)
+    monkeypatch.setattr(runs, "shuffled", numbers_stay)
     with pytest.raises(AssertionError, match="another order"):
         contract.order_of_clients_does_not_matter(MEDIAN)
 
@@ -181,12 +184,12 @@ def test_contract_notices_a_client_that_takes_its_neighbours_draws(monkeypatch):
 @pytest.mark.xdist_group("median")
 @pytest.mark.parametrize("point", ["resumed_equals_uninterrupted", "saved_model_recommends_the_same"])
 def test_contract_notices_a_file_without_private_state(monkeypatch, point):
-    unpacked = contract.checkpoint._unpacked_state
+    unpacked = checkpoint._unpacked_state
 
-    def forgetful(arrays, like, *rest):
-        return replace(unpacked(arrays, like, *rest), stores=jax.tree.map(jnp.copy, like.stores))
+    def forgetful(arrays, run, *rest):
+        return replace(unpacked(arrays, run, *rest), stores=jax.tree.map(jnp.copy, run.state.stores))
 
-    monkeypatch.setattr(contract.checkpoint, "_unpacked_state", forgetful)
+    monkeypatch.setattr(checkpoint, "_unpacked_state", forgetful)
     with pytest.raises(AssertionError, match=r"resumed|recommends other"):
         contract.POINTS[point](MEDIAN)
 
