@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench golden clean
+.PHONY: help demo test check bench golden tables clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -37,6 +37,9 @@ bench: $(READY) ## measure speed and memory; MovieLens is needed for most of it
 
 golden: $(DEV) ## recompute the stored results that a test compares with
 	$(BIN)/python benchmarks/golden.py
+
+tables: $(READY) ## make the tables in the pages anew from results/
+	$(BIN)/python -m coterie.experiment.pages README.md docs/papers/*.md
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -14,8 +14,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-PACKAGES = ("coterie", "jax", "jaxlib", "optax", "numpy", "scipy", "pandas", "pydantic", "safetensors", "typer", "rich")
-EXTRAS = ("pyarrow",)
+PACKAGES = (
+    "coterie",
+    "jax",
+    "jaxlib",
+    "optax",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "pydantic",
+    "safetensors",
+    "typer",
+    "rich",
+)
+EXTRAS = ("pyarrow", "matplotlib", "plotly")
 
 
 def doctor() -> None:

@@ -1,0 +1,106 @@
+"""Which tables and figures of a paper are meant, and the runs that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from coterie.errors import CoterieError, unknown
+from coterie.experiment.trials import Results, Trial, distinct, trials_of
+from coterie.papers.declare import Figure, Grid, Paper, Probe, small
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tables and figures, and what is wanted of them; without `data` or `rows`, all of them."""
+
+    paper: Paper
+    tables: tuple[Grid, ...]
+    figures: tuple[Figure, ...]
+    seeds: int | None = None
+    data: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+
+    def trials(self, grid: Grid) -> list[Trial]:
+        """Return the runs of a grid; a figure that shows one run takes no more seeds than it declares."""
+        seeds = grid.seeds if self.seeds is None or grid.seeds == 1 else self.seeds
+        return trials_of(grid, seeds=seeds, data=self.data, rows=self.rows)
+
+    def all_trials(self) -> list[Trial]:
+        """Return the runs of all, each once."""
+        grids = [*self.tables, *(figure.grid for figure in self.figures)]
+        return distinct([trial for grid in grids for trial in self.trials(grid)])
+
+    def probes(self, results: Results) -> dict[str, list[Probe]]:
+        """Return what is to be measured in each run, by its name.
+
+        A run that is due serves all figures of the paper on the way; one that was made is repeated only for a figure
+        that is chosen.
+        """
+        wanted: dict[str, list[Probe]] = {}
+        for figure in self.paper.figures:
+            for trial in self.trials(figure.grid):
+                if figure.probe and (figure in self.figures or not results.path(trial).exists()):
+                    wanted.setdefault(trial.name, []).append(figure.probe)
+        return wanted
+
+
+def choose(
+    paper: Paper,
+    *,
+    tables: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    quick: bool = False,
+    seeds: int | None = None,
+    data: Sequence[str] = (),
+    rows: Sequence[str] = (),
+) -> Choice:
+    """Find what is meant; neither tables nor figures means everything, or what the small version has."""
+    if seeds is not None and seeds < 1:
+        raise CoterieError(f"The number of seeds is {seeds}; use at least 1.")
+    chosen_tables = [table_of(paper, number) for number in tables]
+    chosen_figures = [figure_of(paper, number) for number in figures]
+    if not tables and not figures:
+        chosen_tables = [grid for grid in paper.tables if grid.quick or not quick]
+        chosen_figures = [figure for figure in paper.figures if figure.grid.quick or not quick]
+    if quick:
+        paper = _small_paper(paper)
+        chosen_tables = [table_of(paper, grid.number) for grid in chosen_tables]
+        chosen_figures = [figure_of(paper, figure.grid.number) for figure in chosen_figures]
+    choice = Choice(paper, tuple(chosen_tables), tuple(chosen_figures), seeds, tuple(data), tuple(rows))
+    _check(choice)
+    return choice
+
+
+def _small_paper(paper: Paper) -> Paper:
+    tables = tuple(small(grid, paper.quick) for grid in paper.tables)
+    figures = tuple(replace(figure, grid=small(figure.grid, paper.quick)) for figure in paper.figures)
+    return replace(paper, tables=tables, figures=figures)
+
+
+def _check(choice: Choice) -> None:
+    grids = [*choice.tables, *(figure.grid for figure in choice.figures)]
+    _known("data set", choice.data, {name for grid in grids for name in grid.data}, choice.paper)
+    _known("row", choice.rows, {row.label for grid in grids for row in grid.rows}, choice.paper)
+
+
+def _known(kind: str, names: Collection[str], known: Collection[str], paper: Paper) -> None:
+    for name in names:
+        if name not in known:
+            raise unknown(f"{kind} of this part of {paper.name}", name, known)
+
+
+def table_of(paper: Paper, number: str) -> Grid:
+    """Return a table of a paper by its number or name."""
+    known = {grid.number: grid for grid in paper.tables}
+    if number not in known:
+        raise unknown(f"table of {paper.name}", number, known)
+    return known[number]
+
+
+def figure_of(paper: Paper, number: str) -> Figure:
+    """Return a figure of a paper by its number or name."""
+    known = {figure.grid.number: figure for figure in paper.figures}
+    if number not in known:
+        raise unknown(f"figure of {paper.name}", number, known)
+    return known[number]

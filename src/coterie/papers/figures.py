@@ -1,0 +1,216 @@
+"""What the figures about co-clustering measure in a run, and how the measurements are shown.
+
+The probes read the server's state of `cofedrec` at the round that validation chose: `mean` (the mean item table),
+`labels` (the cluster of each item), `member` (who is in the similar group), `scores` (similarity to the core client);
+and the clients' own tables, `items` of their private state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.evaluation.significance import interval_over_seeds
+from coterie.papers.chart import Chart, Panel, Series
+from coterie.papers.declare import PAPER, Grid, Probe, Sample
+
+if TYPE_CHECKING:
+    from coterie.engine.simulate import Simulation, State
+
+SEED = 0
+"""Of the embeddings and clusterings below; a run's own seed does not touch them."""
+
+BIN = 5
+"""Rounds to a bar of the histogram of participation."""
+
+OFTEN = 70
+"""The paper says which share of the clients took part in more rounds than this."""
+
+SHOWN_CLUSTERS = 8
+
+
+def _chosen(simulation: Simulation) -> State:
+    assert simulation.best is not None
+    return simulation.best.state
+
+
+def _present(scores: Any) -> NDArray[np.float64]:
+    values = np.asarray(scores, np.float64)
+    return values[~np.isnan(values)]
+
+
+def _rounded(values: Any, digits: int = 4) -> list[Any]:
+    """Return an array as plain JSON."""
+    return np.round(np.asarray(values, np.float64), digits).tolist()
+
+
+def _members(simulation: Simulation) -> list[int]:
+    return np.flatnonzero(np.asarray(simulation.state.server.member)).tolist()
+
+
+def _participation(simulation: Simulation, of_rounds: list[Any]) -> dict[str, Any]:
+    counts = np.bincount(np.concatenate(of_rounds).astype(np.int64), minlength=simulation.problem.n_clients)
+    return {"rounds": len(of_rounds), "times": counts.tolist()}
+
+
+def _map_of_items(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
+    from sklearn.manifold import TSNE
+
+    server = _chosen(simulation).server
+    table = np.asarray(server.mean)
+    embedding = TSNE(perplexity=min(30.0, (len(table) - 1) / 3), init="pca", random_state=SEED)
+    x, y = embedding.fit_transform(table).T
+    return {"labels": np.asarray(server.labels).tolist(), "x": _rounded(x, 2), "y": _rounded(y, 2)}
+
+
+def _client_clusters(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
+    from sklearn.cluster import KMeans
+
+    tables = _client_tables(simulation)
+    labels = {str(k): KMeans(k, n_init=1, random_state=SEED).fit_predict(tables).tolist() for k in (2, 10)}
+    places = _principal(tables)
+    return {"labels": labels, "x": _rounded(places[:, 0]), "y": _rounded(places[:, 1])}
+
+
+def _client_tables(simulation: Simulation) -> NDArray[np.float32]:
+    """Return each client's item table as one long row: what it would upload next.
+
+    After a round the members of a group hold the same table, so the clients train once more from the chosen round.
+    """
+    state = _chosen(simulation)
+    drawn, _ = simulation._round_keys(state.round)
+    outcomes = simulation._train_step(drawn, simulation.keep(state), np.arange(simulation.problem.n_clients))
+    tables = [np.asarray(outcome.store.items) for outcome in outcomes]
+    return np.concatenate([table.reshape(len(table), -1) for table in tables])
+
+
+def _principal(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the first two principal components, through the small matrix of inner products between the rows."""
+    centred = rows - rows.mean(0)
+    values, vectors = np.linalg.eigh((centred @ centred.T).astype(np.float64))
+    return vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0.0))
+
+
+def _elbow(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
+    server = _chosen(simulation).server
+    scores = np.sort(_present(server.scores))[::-1]
+    return {"scores": _rounded(scores, 3), "members": int(np.asarray(server.member).sum())}
+
+
+PARTICIPATION = Probe("participation", _participation, of_round=_members)
+ITEM_MAP = Probe("item-map", _map_of_items)
+CLIENT_CLUSTERS = Probe("client-clusters", _client_clusters)
+ELBOW = Probe("elbow", _elbow)
+
+
+def participation(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """How many clients were how often in the similar group."""
+    return _panels(grid, samples, _participation_panel)
+
+
+def _participation_panel(sample: Sample) -> Panel:
+    times, rounds = np.asarray(sample.measured["times"]), sample.measured["rounds"]
+    edges = np.arange(0, rounds + BIN + 1, BIN)
+    counts, _ = np.histogram(times, edges)
+    often = np.mean(times > OFTEN) * 100
+    bars = Series("clients", (edges[:-1] + BIN / 2).tolist(), counts.tolist(), "bars")
+    return Panel(f"{sample.data}: {often:.1f} % in more than {OFTEN} rounds", "rounds in the group", "clients", (bars,))
+
+
+def item_map(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """The mean item table in two dimensions, a few clusters of it."""
+    return _panels(grid, samples, _item_panel, note="t-SNE of the mean item table; some clusters, drawn at random.")
+
+
+def _item_panel(sample: Sample) -> Panel:
+    labels, x, y = (np.asarray(sample.measured[name]) for name in ("labels", "x", "y"))
+    known = np.unique(labels)
+    chosen = np.sort(np.random.default_rng(SEED).permutation(known)[:SHOWN_CLUSTERS])
+    series = (Series(str(k), x[labels == k].tolist(), y[labels == k].tolist(), "points") for k in chosen)
+    return Panel(f"{sample.data}: {len(chosen)} of {len(known)} clusters", "", "", tuple(series), ticks=False)
+
+
+def client_clusters(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """K-means on the clients' whole tables: the sizes of the clusters."""
+    panels = [_client_panel(sample, k) for sample in samples for k in ("2", "10")]
+    return Chart(grid.title, tuple(panels), "Places: the first two principal components of the clients' tables.")
+
+
+def _client_panel(sample: Sample, k: str) -> Panel:
+    labels, x, y = np.asarray(sample.measured["labels"][k]), *(np.asarray(sample.measured[name]) for name in "xy")
+    sizes = np.bincount(labels)
+    by_size = sorted(range(len(sizes)), key=lambda label: -sizes[label])
+    clusters = ((sizes[label], labels == label) for label in by_size)
+    series = (Series(f"{size} clients", x[here].tolist(), y[here].tolist(), "points") for size, here in clusters)
+    return Panel(f"{sample.data}, k = {k}", "", "", tuple(series), ticks=False)
+
+
+def elbow(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """Similarity to the core client, in falling order, and where it is cut."""
+    return _panels(grid, samples, _elbow_panel)
+
+
+def _elbow_panel(sample: Sample) -> Panel:
+    scores, members = sample.measured["scores"], sample.measured["members"]
+    line = Series("similarity to the core", list(range(1, len(scores) + 1)), scores)
+    title = f"{sample.data}, round {sample.result['best_round']}"
+    return Panel(title, "client, by similarity", "similarity", (line,), ((members, f"group of {members}"),))
+
+
+def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """The score of every round against the size of its similar group."""
+    metric = grid.metrics[0]
+    panels = []
+    for data in _distinct(sample.data for sample in samples):
+        here = [sample for sample in samples if sample.data == data]
+        series = (_scores_by_group(grid, form, [each for each in here if each.form == form]) for form in grid.forms)
+        panels.append(Panel(data, "clients in the similar group", f"{metric} in %", tuple(series)))
+    return Chart(grid.title, tuple(panels), "A point is a round, later than the tenth of the training.")
+
+
+def _scores_by_group(grid: Grid, form: str, samples: Sequence[Sample]) -> Series:
+    x: list[float] = []
+    y: list[float] = []
+    for curve in (sample.result["curve"] for sample in samples):
+        begin = len(curve["round"]) // 10
+        x += curve["group_size"][begin:]
+        y += [grid.scale * value for value in curve[f"test {grid.metrics[0]}"][begin:]]
+    return Series(grid.protocol_of(form), x, y, "points")
+
+
+def by_setting(name: str) -> Callable[[Grid, Sequence[Sample]], Chart]:
+    """Return a chart of the first metric against a setting, in both forms, with intervals over the seeds."""
+
+    def chart(grid: Grid, samples: Sequence[Sample]) -> Chart:
+        panels = []
+        for data in _distinct(sample.data for sample in samples):
+            here = [sample for sample in samples if sample.data == data]
+            series = (_against(grid, name, form, [each for each in here if each.form == form]) for form in grid.forms)
+            panels.append(Panel(data, name, f"{grid.metrics[0]} in %", tuple(series)))
+        return Chart(grid.title, tuple(panels))
+
+    return chart
+
+
+def _against(grid: Grid, name: str, form: str, samples: Sequence[Sample]) -> Series:
+    values: dict[float, list[float]] = {}
+    for sample in samples:
+        values.setdefault(sample.result["settings"][name], []).append(sample.result["metrics"][grid.metrics[0]])
+    points = [(place, interval_over_seeds(grid.scale * np.asarray(runs))) for place, runs in sorted(values.items())]
+    reach = [float(np.nan_to_num(interval.high - interval.mean)) for _, interval in points]
+    return Series(
+        grid.protocol_of(form), [place for place, _ in points], [each.mean for _, each in points], reach=reach
+    )
+
+
+def _panels(grid: Grid, samples: Sequence[Sample], panel: Callable[[Sample], Panel], note: str = "") -> Chart:
+    """Return a chart with a panel for the first run on each data set in the published form."""
+    first = {sample.data: sample for sample in reversed(samples) if sample.form == PAPER}
+    return Chart(grid.title, tuple(panel(first[data]) for data in _distinct(each.data for each in samples)), note)
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
