@@ -139,6 +139,7 @@ class Info:
     """What an algorithm declares about itself.
 
     `only_if` has pairs of fields of `Answer`: the first travels only to the clients for which the second, a flag, holds.
+    `shares` names the fields of `Private` that are uploaded by design, such as a client's own item table.
     """
 
     name: str
@@ -152,6 +153,10 @@ class Info:
     rounds: int = 100
     status: str = "complete"
     only_if: tuple[tuple[str, str], ...] = ()
+    shares: tuple[str, ...] = ()
+
+
+OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve")
 
 
 def _absent(*_: Any) -> Any:
@@ -165,7 +170,8 @@ class Algorithm:
     A federated algorithm has all of the first block. A centralised one has `train` in place of
     `local_update` and `server_update`. `personalise` gives the client's own view after local training, for
     `eval_table=local`; `resolve` fills settings that depend on the data. `answer` is what the server sends back, at
-    the end of a step, to a client that took part, and `receive` what that client keeps of it.
+    the end of a step, to a client that took part, and `receive` what that client keeps of it. `observe` gives numbers
+    about the server's state that are worth a line in the log of each round.
 
     A server that sees sums takes its step inside a compiled program. One that sees single uploads takes it outside,
     so that it may use any library, and compiles what is worth it.
@@ -183,6 +189,7 @@ class Algorithm:
     personalise: Callable[..., Message] | None = None
     answer: Callable[..., Message] | None = None
     receive: Callable[..., Message] | None = None
+    observe: Callable[..., dict[str, Array]] | None = None
     resolve: Callable[..., ClientConfig] | None = None
 
     @property
@@ -201,7 +208,7 @@ class Algorithm:
             raise CoterieError(
                 f"{module.__file__} is not an algorithm: it lacks {', '.join(missing)}; see `coterie new`."
             )
-        names += [name for name in ("train", "personalise", "answer", "receive", "resolve") if hasattr(module, name)]
+        names += [name for name in OPTIONAL if hasattr(module, name)]
         return cls(**{name: getattr(module, name) for name in names})
 
     def configure(self, settings: dict[str, Any]) -> ClientConfig:

@@ -189,3 +189,8 @@ def combine(rule: Rule, received: Received, tables: Sequence[str] = ()) -> Messa
     count = jnp.maximum(received.touched, 1)
     rows = {name: getattr(received.total, name) for name in tables}
     return mean._replace(**{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()})
+
+
+def sample(key: Array, n: int, count: int) -> Array:
+    """Draw `count` distinct numbers below `n`."""
+    return shuffled(jax.random.bits(key, (WORDS,), jnp.uint32), n, n)[:count]

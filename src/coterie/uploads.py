@@ -35,7 +35,7 @@ class Uploads:
 
         The function is compiled once: give one that is defined at the top of a module.
         """
-        found = [jax.tree.map(np.asarray, _each(function)(part, *shared)) for part in self.parts]
+        found = [_each(function)(part, *shared) for part in self.parts]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[self.place], *found)
 
     def sum(self, weights: Array | NDArray[Any]) -> Message:
@@ -71,9 +71,12 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @jax.jit
 def _weighted(part: Message, weights: Array) -> Message:
-    def total(leaf: Array) -> Array:
-        # Somebody who does not count must not reach the sum by way of 0 * NaN either.
-        counts = weights.reshape(-1, *[1] * (leaf.ndim - 1)) != 0
-        return jnp.einsum("c,c...->...", weights, jnp.where(counts, leaf, 0))
+    def grow(i: Array, total: Message) -> Message:
+        return jax.tree.map(lambda old, leaf: old + weights[i] * leaf[i], total, part)
 
-    return jax.tree.map(total, part)
+    def one(i: Array, total: Message) -> Message:
+        # Whoever does not count is not even read, so a number that is none cannot reach the sum by way of 0 * NaN.
+        return jax.lax.cond(weights[i] != 0, lambda total: grow(i, total), lambda total: total, total)
+
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), part)
+    return jax.lax.fori_loop(0, len(weights), one, start)

@@ -136,7 +136,7 @@ class Simulation:
             buckets=buckets,
             chunk_size=chunk_size,
             cohort=expected(self.conduct, self.problem.n_clients),
-            chunk_clients=None if self.programs.rows else 8,
+            chunk_clients=None if self.programs.rows else 4,
             part_clients=max(1, PART // each) if self.store.on_disk else None,
         )
 
@@ -196,7 +196,11 @@ class Simulation:
             sums = _added(sums, [out.metrics for out in outcomes])
             if self.programs.local_view:
                 answers = self._merge(answers, outcomes, before, step.arrived)
-        return reached, {name: value / max(reached, 1) for name, value in sums.items()}, answers
+        measured = {name: value / max(reached, 1) for name, value in sums.items()}
+        if self.algorithm.observe:
+            seen = self.algorithm.observe(self.config, self.state.server)
+            measured |= {name: float(value) for name, value in seen.items()}
+        return reached, measured, answers
 
     def _train_step(self, drawn: Keys, state: State, clients: NDArray[np.int64]) -> list[Outcome]:
         """Train clients; the private states of `state` are used up."""

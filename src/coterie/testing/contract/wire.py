@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from coterie.algorithm import Algorithm, Message
+from coterie.algorithm import Algorithm, Client, Message
 from coterie.testing.contract.compare import same
 from coterie.testing.contract.plain import exchanges
 from coterie.testing.contract.runs import ROUNDS, Watched, federated, trained
@@ -19,15 +19,16 @@ from coterie.wire import codec
 def nothing_private_is_uploaded(algorithm: Algorithm) -> None:
     """No number of the private state stands in an upload.
 
-    Checked on real uploads: a field of `Private` may not be a field of `Upload` unless it is an item table;
-    and of no private leaf, before training, after it, or as the change between, may the numbers (up to their
+    Checked on real uploads, for all fields but those that the algorithm declares to share: a field of `Private` may
+    not be a field of `Upload` unless it is an item table; and of no private leaf, before training, after it, or as the change between, may the numbers (up to their
     sign) be found in the upload. This finds what is sent by accident: a bias or a user vector, whole, as a
     difference or inside a longer vector. It cannot show that an upload reveals nothing: a gradient depends on
     private numbers without containing one. A centralised algorithm uploads nothing.
     """
-    name = algorithm.info.name
+    name, declared = algorithm.info.name, dict.fromkeys(algorithm.info.shares)
     for client, _, upload, before, after in exchanges(algorithm):
-        shared = set(before._fields) & set(upload._fields) - set(algorithm.info.item_tables)
+        before, after = before._replace(**declared), after._replace(**declared)
+        shared = set(before._fields) & set(upload._fields) - {*algorithm.info.item_tables, *declared}
         assert not shared, f"{name}: {', '.join(sorted(shared))} is a field of both Private and Upload."
         change = jax.tree.map(jnp.subtract, after, before)
         for kind, state in {"": before, "the trained ": after, "the change of ": change}.items():
@@ -58,6 +59,11 @@ def ledger_counts_serialised_bytes(algorithm: Algorithm) -> None:
     for _, download, upload, _, _ in sent:
         _is_counted(f"{name}: a download", download, ledger.bytes_per_download)
         _is_counted(f"{name}: an upload", upload, ledger.bytes_per_upload)
+    if algorithm.answer:
+        answer = algorithm.answer(run.config, run.state.server, Client(0, 1))
+        small = answer._replace(**{field: None for field, _ in algorithm.info.only_if})
+        _is_counted(f"{name}: an answer", answer, ledger.bytes_per_answer + sum(ledger.bytes_if.values()))
+        _is_counted(f"{name}: an answer without what only some get", small, ledger.bytes_per_answer)
     bytes_are_counted(run, ledger.down, ledger.up, ROUNDS * run.plan.n_clients, ROUNDS * len(sent))
 
 
