@@ -20,7 +20,6 @@ from coterie.errors import CoterieError
 from coterie.experiment.choice import table_of
 from coterie.experiment.tables import fill, settings_table, tables
 from coterie.experiment.trials import Results
-from coterie.files import write_text
 
 RESULTS = Path("results")
 BLOCK = re.compile(r"(?P<begin><!-- coterie paper (?P<words>.*?) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
@@ -51,7 +50,7 @@ def main(paths: Sequence[str]) -> None:
         text = path.read_text(encoding="utf-8")
         new = filled(text)
         if new != text:
-            write_text(path, new)
+            path.write_text(new, encoding="utf-8")
             print(f"{path}: tables made anew")
 
 

@@ -58,7 +58,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         _draw_series(axes, series, colour)
     for place, name in panel.marks:
         axes.axvline(place, color="#7f7f7f", linestyle="--", linewidth=1, label=name)
-    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    axes.set(xlabel=panel.x, ylabel=panel.y)
+    axes.set_title(panel.title, fontsize="small")
     if not panel.ticks:
         axes.set(xticks=[], yticks=[])
     if len(panel.series) > 1 or panel.marks:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from coterie.evaluation.significance import interval_over_seeds
 from coterie.papers.chart import Chart, Panel, Series
 from coterie.papers.declare import PAPER, Grid, Probe, Sample
+from coterie.papers.published import lookup
 
 if TYPE_CHECKING:
     from coterie.engine.simulate import Simulation, State
@@ -115,9 +116,11 @@ def _participation_panel(sample: Sample) -> Panel:
     times, rounds = np.asarray(sample.measured["times"]), sample.measured["rounds"]
     edges = np.arange(0, rounds + BIN + 1, BIN)
     counts, _ = np.histogram(times, edges)
-    often = np.mean(times > OFTEN) * 100
     bars = Series("clients", (edges[:-1] + BIN / 2).tolist(), counts.tolist(), "bars")
-    return Panel(f"{sample.data}: {often:.1f} % in more than {OFTEN} rounds", "rounds in the group", "clients", (bars,))
+    often = f"{100 * np.mean(times > OFTEN):.1f} % in more than {OFTEN} rounds"
+    printed = lookup("cofedrec", "figure 2", sample.data, "CoFedRec", "clients_pct", f"rounds>{OFTEN}")
+    said = f" (paper: {printed} %)" if printed else ""
+    return Panel(f"{_short(sample.data)}: {often}{said}", "rounds in the group", "clients", (bars,))
 
 
 def item_map(grid: Grid, samples: Sequence[Sample]) -> Chart:
@@ -130,13 +133,13 @@ def _item_panel(sample: Sample) -> Panel:
     known = np.unique(labels)
     chosen = np.sort(np.random.default_rng(SEED).permutation(known)[:SHOWN_CLUSTERS])
     series = (Series(str(k), x[labels == k].tolist(), y[labels == k].tolist(), "points") for k in chosen)
-    return Panel(f"{sample.data}: {len(chosen)} of {len(known)} clusters", "", "", tuple(series), ticks=False)
+    return Panel(f"{_short(sample.data)}: {len(chosen)} of {len(known)} clusters", "", "", tuple(series), ticks=False)
 
 
 def client_clusters(grid: Grid, samples: Sequence[Sample]) -> Chart:
     """K-means on the clients' whole tables: the sizes of the clusters."""
     panels = [_client_panel(sample, k) for sample in samples for k in ("2", "10")]
-    return Chart(grid.title, tuple(panels), "Places: the first two principal components of the clients' tables.")
+    return Chart(grid.title, tuple(panels), "Places: first two principal components. The paper: 1 of 2 and 8 of 10.")
 
 
 def _client_panel(sample: Sample, k: str) -> Panel:
@@ -144,8 +147,13 @@ def _client_panel(sample: Sample, k: str) -> Panel:
     sizes = np.bincount(labels)
     by_size = sorted(range(len(sizes)), key=lambda label: -sizes[label])
     clusters = ((sizes[label], labels == label) for label in by_size)
-    series = (Series(f"{size} clients", x[here].tolist(), y[here].tolist(), "points") for size, here in clusters)
-    return Panel(f"{sample.data}, k = {k}", "", "", tuple(series), ticks=False)
+    series = (Series(_clients(size), x[here].tolist(), y[here].tolist(), "points") for size, here in clusters)
+    alone = f"{np.count_nonzero(sizes == 1)} of {k} clusters have one client"
+    return Panel(f"{_short(sample.data)}, k = {k}: {alone}", "", "", tuple(series), ticks=False)
+
+
+def _clients(number: int) -> str:
+    return "1 client" if number == 1 else f"{number} clients"
 
 
 def elbow(grid: Grid, samples: Sequence[Sample]) -> Chart:
@@ -156,7 +164,7 @@ def elbow(grid: Grid, samples: Sequence[Sample]) -> Chart:
 def _elbow_panel(sample: Sample) -> Panel:
     scores, members = sample.measured["scores"], sample.measured["members"]
     line = Series("similarity to the core", list(range(1, len(scores) + 1)), scores)
-    title = f"{sample.data}, round {sample.result['best_round']}"
+    title = f"{_short(sample.data)}, round {sample.result['best_round']}"
     return Panel(title, "client, by similarity", "similarity", (line,), ((members, f"group of {members}"),))
 
 
@@ -167,7 +175,7 @@ def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
     for data in _distinct(sample.data for sample in samples):
         here = [sample for sample in samples if sample.data == data]
         series = (_scores_by_group(grid, form, [each for each in here if each.form == form]) for form in grid.forms)
-        panels.append(Panel(data, "clients in the similar group", f"{metric} in %", tuple(series)))
+        panels.append(Panel(_short(data), "clients in the similar group", f"{metric} in %", tuple(series)))
     return Chart(grid.title, tuple(panels), "A point is a round, later than the tenth of the training.")
 
 
@@ -189,7 +197,7 @@ def by_setting(name: str) -> Callable[[Grid, Sequence[Sample]], Chart]:
         for data in _distinct(sample.data for sample in samples):
             here = [sample for sample in samples if sample.data == data]
             series = (_against(grid, name, form, [each for each in here if each.form == form]) for form in grid.forms)
-            panels.append(Panel(data, name, f"{grid.metrics[0]} in %", tuple(series)))
+            panels.append(Panel(_short(data), name, f"{grid.metrics[0]} in %", tuple(series)))
         return Chart(grid.title, tuple(panels))
 
     return chart
@@ -210,6 +218,11 @@ def _panels(grid: Grid, samples: Sequence[Sample], panel: Callable[[Sample], Pan
     """Return a chart with a panel for the first run on each data set in the published form."""
     first = {sample.data: sample for sample in reversed(samples) if sample.form == PAPER}
     return Chart(grid.title, tuple(panel(first[data]) for data in _distinct(each.data for each in samples)), note)
+
+
+def _short(data: str) -> str:
+    """Return the name of a data set without its options."""
+    return data.partition(":")[0]
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -1,0 +1,73 @@
+"""The declared papers: settings are the printed ones, and every name is that of a printed number."""
+
+import csv
+from importlib.resources import files
+
+import pytest
+
+from coterie import papers
+from coterie.errors import CoterieError
+from coterie.experiment.choice import choose
+from coterie.papers import cofedrec
+from coterie.papers.published import lookup
+
+PAPER = cofedrec.paper
+
+
+def test_published_numbers_of_four_papers():
+    with files("coterie.papers").joinpath("published.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["paper"] for row in rows} == {"cl4fedrec", "freib", "cofedrec", "rqfedrec"}
+    keys = [tuple(row.values())[:6] for row in rows]
+    assert len(set(keys)) == len(keys) > 790
+    assert lookup("freib", "3", "ml-100k", "FREIB", "mae", "beta=1") == 0.7369
+    assert lookup("cofedrec", "1", "ml-100k", "Nobody", "hr@10") is None
+
+
+def test_names():
+    assert papers.names() == ("cofedrec",) and papers.get("cofedrec") is PAPER
+    with pytest.raises(CoterieError, match="There is no paper 'cofedrek'; did you mean 'cofedrec'"):
+        papers.get("cofedrek")
+
+
+@pytest.mark.parametrize("data", cofedrec.ALL)
+def test_settings_are_those_of_tables_6_and_7(data):
+    ours, pfedrec = cofedrec.cofedrec(data), cofedrec.pfedrec(data)
+    assert ours["lr"] == lookup("cofedrec", "6", data, "CoFedRec", "learning_rate")
+    assert pfedrec["lr"] == lookup("cofedrec", "6", data, "PFedRec", "learning_rate")
+    printed = {"weight": "lambda", "temperature": "tau", "clusters": "item_clusters"}
+    for setting, name in printed.items():
+        assert ours[setting] == lookup("cofedrec", "7", data, "CoFedRec", name)
+    for row in (cofedrec.MF, cofedrec.NCF, cofedrec.FEDNCF):
+        assert row.recipe(data)["lr"] == lookup("cofedrec", "6", data, row.label, "learning_rate")
+
+
+def test_every_row_has_its_printed_number():
+    absent = {("1", "FedRAP"), ("leak", "local, nothing shared"), ("leak", "PFedRec, global table")}
+    for grid in PAPER.tables:
+        for row in grid.rows:
+            table, method = row.table or grid.number, row.method or row.label
+            printed = [lookup("cofedrec", table, data, method, "hr@10", row.at) for data in grid.data]
+            assert (printed[0] is None) == ((grid.number, row.label) in absent), (grid.number, row.label)
+
+
+def runs(**words):
+    return {trial.name for trial in choose(PAPER, **words).all_trials()}
+
+
+def test_tables_share_their_runs():
+    table = {grid.number: runs(tables=[grid.number]) for grid in PAPER.tables}
+    for number in ("2", "3", "4", "8"):
+        assert len(table["1"] & table[number]) >= 6, number
+    shown = [figure.grid.number for figure in PAPER.figures]
+    assert shown == ["2", "3", "4", "5", "6", "group-size"]
+    for figure in ("2", "3", "5", "6", "group-size"):
+        assert runs(figures=[figure]) <= table["1"]
+
+
+def test_sampled_terms_are_said():
+    for data in cofedrec.ALL:
+        assert ("supcon" in cofedrec.cofedrec(data)) == (data in ("ml-1m", "lastfm-2k"))
+    for grid in PAPER.tables:
+        sampled = [row for row in grid.rows for data in grid.data if row.recipe and "supcon" in row.recipe(data)]
+        assert bool(sampled) == (cofedrec.SAMPLED_NOTE in grid.notes), grid.number

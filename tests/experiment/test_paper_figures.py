@@ -1,0 +1,122 @@
+"""Figures: what is computed, what is drawn, and that nothing is drawn that does not come from a run."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from coterie.errors import CoterieError
+from coterie.papers import drawing, figures
+from coterie.papers.chart import Chart, Panel, Series
+from coterie.papers.declare import HONEST, PAPER, Grid, Row, Sample
+
+GRID = Grid("2", "A figure", (Row("CoFedRec", lambda _: {}),), ("ml-100k", "ml-1m"))
+
+
+def sample(measured=None, data="ml-100k", form=PAPER, seed=0, **result):
+    return Sample("CoFedRec", data, form, seed, {"best_round": 3, **result}, measured or {})
+
+
+def simulation(**server):
+    return SimpleNamespace(
+        best=SimpleNamespace(state=SimpleNamespace(server=SimpleNamespace(**server))),
+        state=SimpleNamespace(server=SimpleNamespace(**server)),
+        problem=SimpleNamespace(n_clients=4),
+    )
+
+
+def test_participation_counts_the_rounds_of_each_client():
+    now = simulation(member=np.array([True, False, True, False]))
+    assert figures.PARTICIPATION.of_round(now) == [0, 2]
+    measured = figures.PARTICIPATION.of_run(now, [[0, 2], [0], [], [0, 3]])
+    assert measured == {"rounds": 4, "times": [3, 0, 1, 1]}
+
+
+def test_the_histogram_holds_every_client_once():
+    measured = {"rounds": 100, "times": [100, 71, 70, 0, 4, 5]}
+    (panel,) = figures.participation(GRID, [sample(measured)]).panels
+    bars = panel.series[0]
+    assert sum(bars.y) == 6 and bars.y[0] == 2 and bars.y[1] == 1 and bars.y[14] == 2 and bars.y[20] == 1
+    assert panel.title == "ml-100k: 33.3 % in more than 70 rounds (paper: 69.64 %)"
+
+
+def test_elbow_sorts_the_similarities_of_who_was_there():
+    now = simulation(scores=np.array([0.5, np.nan, 2.0, 1.0]), member=np.array([False, False, True, True]))
+    measured = figures.ELBOW.of_run(now, [])
+    assert measured == {"scores": [2.0, 1.0, 0.5], "members": 2}
+    (panel,) = figures.elbow(GRID, [sample(measured)]).panels
+    assert panel.series[0].x == [1, 2, 3] and panel.marks == ((2, "group of 2"),) and "round 3" in panel.title
+
+
+def test_items_are_mapped_with_their_clusters():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 20)
+    table = rng.normal(size=(60, 4)) + 20 * labels[:, None]
+    measured = figures.ITEM_MAP.of_run(simulation(mean=table, labels=labels), [])
+    places = np.column_stack([measured["x"], measured["y"]])
+    centres = np.array([places[labels == k].mean(0) for k in range(3)])
+    assert (np.linalg.norm(places[:, None] - centres, axis=-1).argmin(1) == labels).all()
+    (panel,) = figures.item_map(GRID, [sample(measured)]).panels
+    assert [len(series.x) for series in panel.series] == [20, 20, 20] and not panel.ticks
+
+
+def test_principal_components_are_those_of_the_centred_rows():
+    rows = np.random.default_rng(0).normal(size=(12, 40)).astype(np.float32)
+    places = figures._principal(rows)
+    u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    assert np.abs(places) == pytest.approx(np.abs(u[:, :2] * s[:2]), rel=1e-3, abs=1e-4)
+
+
+def test_clusters_of_clients_are_named_by_their_size():
+    measured = {"labels": {"2": [0, 0, 1], "10": [0, 1, 2]}, "x": [0.0, 1.0, 2.0], "y": [0.0, 0.0, 1.0]}
+    two, ten = figures.client_clusters(GRID, [sample(measured)]).panels
+    assert [series.label for series in two.series] == ["2 clients", "1 client"] and len(ten.series) == 3
+    assert ten.title == "ml-100k, k = 10: 3 of 10 clusters have one client"
+
+
+def test_score_against_a_setting_has_an_interval_over_seeds():
+    values = {(10, 0): 0.5, (10, 1): 0.6, (30, 0): 0.7}
+    samples = [
+        sample(seed=seed, settings={"clusters": clusters}, metrics={"hr@10": value})
+        for (clusters, seed), value in values.items()
+    ]
+    (panel,) = figures.by_setting("clusters")(GRID, samples).panels
+    paper, honest = panel.series
+    assert paper.label == "loo99-paper" and paper.x == [10, 30] and paper.y == pytest.approx([55, 70])
+    assert paper.reach == pytest.approx([12.7062 * 5, 0], rel=1e-4) and honest.x == []
+
+
+def test_score_against_group_size_leaves_the_first_rounds_out():
+    curve = {"round": list(range(1, 21)), "group_size": list(range(20)), "test hr@10": [0.01 * i for i in range(20)]}
+    samples = [sample(form=form, curve=curve) for form in (PAPER, HONEST)]
+    (panel,) = figures.group_size(GRID, samples).panels
+    assert [series.label for series in panel.series] == ["loo99-paper", "loo99"]
+    assert panel.series[0].x == list(range(2, 20)) and panel.series[0].y[0] == pytest.approx(2)
+
+
+CHART = Chart(
+    "All kinds",
+    (
+        Panel("bars", "x", "y", (Series("b", [1.0, 2.0], [3.0, 4.0], "bars"),)),
+        Panel("points", "x", "y", tuple(Series(str(i), [i], [i], "points") for i in range(12)), ticks=False),
+        Panel("lines", "x", "y", (Series("l", [1.0, 2.0], [3.0, 4.0], reach=[0.1, 0.2]),), ((1.5, "here"),)),
+    ),
+    "A note.",
+)
+
+
+def test_charts_become_a_picture_and_a_page_that_needs_no_network(tmp_path):
+    image, page = drawing.draw(CHART, tmp_path / "figures", "figure-1")
+    assert image.read_bytes().startswith(b"\x89PNG") and 5_000 < image.stat().st_size < 200_000
+    text = page.read_text()
+    assert "All kinds" in text and 'src="plotly.min.js"' in text and "https://cdn" not in text
+    assert (page.parent / "plotly.min.js").stat().st_size > 1_000_000 and page.stat().st_size < 100_000
+    before = image.read_bytes()
+    drawing.draw(CHART, tmp_path / "figures", "figure-1")
+    assert image.read_bytes() == before
+
+
+def test_what_is_missing_to_draw_is_named(monkeypatch):
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None if name == "plotly" else object())
+    with pytest.raises(CoterieError, match=r"Figures need plotly; run: pip install 'coterie\[plots\]'"):
+        drawing.require()
