@@ -1,0 +1,245 @@
+"""CoFedRec against numbers worked out from its equations."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import algorithms
+from coterie.algorithms import cofedrec
+from coterie.data import synthetic
+from coterie.engine.simulate import Conduct, Simulation
+from coterie.errors import CoterieError
+from coterie.evaluation import protocols
+
+TEMPERATURE = 0.2
+
+
+def example(n=9, d=4, seed=0):
+    """Items and categories; the last item is alone in its category."""
+    rng = np.random.default_rng(seed)
+    labels = np.append(rng.integers(0, 3, n - 1), 3)
+    return rng.normal(size=(n, d)), labels
+
+
+def coded(items, labels, temperature=TEMPERATURE):
+    """The published code's contrastive term, as loops."""
+    x = items / np.linalg.norm(items, axis=1, keepdims=True)
+    n, total = len(x), 0.0
+    for i in range(n):
+        s = {j: float(x[i] @ x[j]) / temperature for j in range(n) if j != i}
+        peers = [j for j in s if labels[j] == labels[i]]
+        if peers:
+            total += math.log(sum(math.exp(v) for v in s.values())) - sum(s[z] for z in peers) / len(peers)
+    return temperature / 0.5 * total / n
+
+
+def printed(items, labels, temperature=TEMPERATURE):
+    """Equation 8, as loops."""
+    n, total = len(items), 0.0
+    for i in range(n):
+        s = {j: math.exp(float(items[i] @ items[j]) / temperature) for j in range(n) if j != i}
+        peers = [j for j in s if labels[j] == labels[i]]
+        if peers:
+            total -= math.log(sum(s[z] / sum(s.values()) for z in peers) / len(peers))
+    return total
+
+
+def slopes(function, items, step=1e-5):
+    """Central differences."""
+    found = np.zeros_like(items)
+    for place in np.ndindex(items.shape):
+        up, down = items.copy(), items.copy()
+        up[place] += step
+        down[place] -= step
+        found[place] = (function(up) - function(down)) / (2 * step)
+    return found
+
+
+def test_contrast_of_three_items_by_hand():
+    # x1 = x2 = (1, 0) in one category, x3 = (0, 1) alone: s12 = 1/t, s13 = s23 = 0.
+    items = jnp.array([[2.0, 0.0], [5.0, 0.0], [0.0, 1.0]])
+    t = 0.5
+    each = math.log(math.exp(1 / t) + 1) - 1 / t
+    assert float(cofedrec.contrast(items, jnp.array([0, 0, 1]), 2, t)) == pytest.approx(2 * each / 3, rel=1e-6)
+
+
+@pytest.mark.parametrize(("term", "loops"), [(cofedrec.contrast, coded), (cofedrec.printed_contrast, printed)])
+def test_contrast_and_its_gradient_follow_the_loops(term, loops):
+    items, labels = example()
+    value, slope = jax.value_and_grad(term)(jnp.asarray(items, jnp.float32), jnp.asarray(labels), 4, TEMPERATURE)
+    assert float(value) == pytest.approx(loops(items, labels), rel=1e-5)
+    expected = slopes(lambda moved: loops(moved, labels), items)
+    np.testing.assert_allclose(slope, expected, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.1, 0.5])
+def test_own_gradient_equals_automatic_differentiation(temperature):
+    items, labels = (jnp.asarray(part) for part in example(200, 8))
+    items = items.astype(jnp.float32)
+    value = lambda items: cofedrec._contrast(items, labels, 4, temperature)[0]  # noqa: E731
+    own, automatic = jax.grad(cofedrec.contrast)(items, labels, 4, temperature), jax.grad(value)(items)
+    np.testing.assert_allclose(own, automatic, atol=1e-5 * np.abs(automatic).max())
+
+
+def test_a_sample_of_all_items_is_the_exact_term():
+    items, labels = (jnp.asarray(part) for part in example(30))
+    items = items.astype(jnp.float32)
+    exact, sampled = (
+        cofedrec.Config(supcon=kind, supcon_sample=30, clusters=4, item_lr=1) for kind in ("exact", "sampled")
+    )
+    steps = [cofedrec.contrast_step(jax.random.key(1), config, 1.0, labels, items) for config in (exact, sampled)]
+    np.testing.assert_allclose(steps[0], steps[1], rtol=1e-5)
+    some = cofedrec.contrast_step(
+        jax.random.key(1), sampled.model_copy(update={"supcon_sample": 8}), 1.0, labels, items
+    )
+    moved = np.any(np.asarray(some != items), axis=1).sum()
+    assert 0 < moved <= 8
+
+
+def test_sampled_gradient_points_the_same_way():
+    items, labels = (jnp.asarray(part) for part in example(60, 8))
+    items = items.astype(jnp.float32)
+    config = cofedrec.Config(supcon="sampled", supcon_sample=30, clusters=4)
+    draws = [cofedrec.contrast_step(jax.random.key(i), config, 1.0, labels, items) - items for i in range(200)]
+    mean, exact = np.mean(draws, 0), -jax.grad(cofedrec.contrast)(items, labels, 4, config.temperature)
+    cosine = np.sum(mean * exact) / np.linalg.norm(mean) / np.linalg.norm(exact)
+    assert cosine > 0.9
+    assert 0.5 < np.linalg.norm(mean) / np.linalg.norm(exact) < 2
+
+
+def test_every_few_batches_weighs_as_much():
+    items, labels = (jnp.asarray(part) for part in example(30))
+    items = items.astype(jnp.float32)
+    batch = cofedrec.nn.Batch(*(jnp.ones(1, jnp.int32) for _ in range(2)), jnp.ones(1), jnp.ones(1))
+    step = lambda config, number: cofedrec.item_step(jax.random.key(0), config, items, labels, batch, number)  # noqa: E731
+    every = cofedrec.Config(supcon="every", supcon_every=3, clusters=4, item_lr=1, weight=0.5)
+    once = cofedrec.Config(clusters=4, item_lr=1, weight=0.5)
+    np.testing.assert_allclose(step(every, 3) - items, 3 * (step(once, 3) - items), atol=1e-6)
+    np.testing.assert_array_equal(step(every, 4), items)
+    before = cofedrec.item_step(jax.random.key(0), once, items, jnp.full(30, -1), batch, 0)
+    np.testing.assert_array_equal(before, items, err_msg="there is no term before there are categories")
+
+
+def test_similarity_of_a_batch_by_hand():
+    # Items 0, 1, 2 share a category, unit vectors (1,0), (0,1), (1,0); the batch likes 0 and dislikes 1.
+    items = jnp.array([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0], [1.0, 1.0]])
+    batch = cofedrec.nn.Batch(jnp.zeros(2, jnp.int32), jnp.array([0, 1]), jnp.array([1.0, 0.0]), jnp.ones(2))
+    assert float(cofedrec.similarity(items, jnp.array([0, 0, 0, 1]), batch, 2)) == pytest.approx(-(0 + 1) / 2)
+
+
+# -- the elbow ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=40), st.floats(0.01, 100))
+def test_elbow_is_the_point_farthest_from_the_line(scores, scale):
+    falling = np.sort(np.array(scores))[::-1]
+    points = np.stack([np.arange(len(falling)), falling * scale], 1)
+    line = points[-1] - points[0]
+    along = (points - points[0]) @ line / (line @ line)
+    distance = np.linalg.norm(points - points[0] - along[:, None] * line, axis=1)
+    found = cofedrec.elbow(falling)
+    if distance.max() > 1e-3:
+        assert distance[found - 1] == pytest.approx(distance.max(), rel=1e-6)
+    assert 1 <= found <= len(falling)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10])
+def test_equal_scores_have_no_elbow_and_everybody_is_alike(n):
+    assert cofedrec.elbow(np.full(n, 3.7)) == n
+    assert cofedrec.similar(np.full(n, 3.7), np.ones(n, bool)).all()
+
+
+def test_group_is_those_up_to_the_elbow_among_who_is_present():
+    scores = np.array([0.1, 9.0, 8.8, 0.0, 8.9, 99.0, 0.2])
+    present = np.array([1, 1, 1, 1, 1, 0, 1], bool)
+    assert np.flatnonzero(cofedrec.similar(scores, present)).tolist() == [1, 2, 4]
+
+
+def test_likeness_is_the_sum_of_cosines_on_the_category():
+    core = jnp.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    mine = cofedrec.Upload(jnp.array([[3.0, 3.0], [0.0, -1.0], [5.0, 5.0]]), [])
+    assert float(cofedrec.likeness(mine, core, jnp.array([True, True, False]))) == pytest.approx(2**-0.5 - 1)
+
+
+# -- a federation ---------------------------------------------------------------------------------------------
+
+
+def run(rounds=2, conduct=None, data=None, protocol="loo-full", **settings):
+    data = data or synthetic.make(users=40, items=60, interactions_per_user=12)
+    sim = Simulation(
+        algorithms.get("cofedrec"),
+        {"clusters": 5, "embedding_dim": 8, **settings},
+        protocols.prepare(data, protocol),
+        Conduct(rounds=rounds, **(conduct or {})),
+        buckets=1,
+    )
+    for _ in range(rounds):
+        sim.advance()
+    return sim
+
+
+def tables(sim):
+    """Item tables by client number."""
+    where = [(int(n), b, r) for b, each in enumerate(sim.plan.layouts) for r, n in enumerate(each.bucket.client)]
+    return np.stack([np.asarray(sim.state.stores[b].items[r]) for _, b, r in sorted(where)])
+
+
+def test_members_have_the_groups_table_and_the_others_their_own():
+    sim = run(1)
+    server, mine = sim.state.server, tables(sim)
+    member = np.asarray(server.member)
+    assert 0 < member.sum() < len(member) and member[int(server.core)]
+    np.testing.assert_array_equal(mine[member], np.broadcast_to(server.group, mine[member].shape))
+    assert all((table != np.asarray(server.group)).any() for table in mine[~member])
+
+
+def test_ledger_counts_the_table_for_members_only():
+    sim = run(3)
+    n, d, clients = 60, 8, 40
+    members = [record.metrics["group_size"] for record in sim.history]
+    assert len(set(members)) > 1
+    assert sim.ledger.up == 3 * clients * n * d * 4
+    assert sim.ledger.down == 3 * clients * (n * 4 + 1) + sum(members) * n * d * 4
+
+
+def test_who_is_absent_keeps_its_table():
+    sim = run(1, conduct={"participation": "fraction", "fraction": 0.5})
+    first = tables(sim)
+    sim.advance()
+    second, absent = tables(sim), ~np.asarray(sim.state.server.present)
+    assert absent.sum() == 20
+    np.testing.assert_array_equal(first[absent], second[absent])
+    assert not np.asarray(sim.state.server.member)[absent].any()
+
+
+def test_without_partition_the_group_is_everybody():
+    sim = run(1, partition=False)
+    assert np.asarray(sim.state.server.member).all()
+    np.testing.assert_allclose(sim.state.server.group, sim.state.server.mean, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "item_term"),
+    [("pfedrec", "similarity"), ("pfedrec", "none"), ("fedmf", "contrast"), ("fedncf", "contrast")],
+)
+def test_backbones_and_terms_stay_finite(backbone, item_term):
+    sim = run(2, backbone=backbone, item_term=item_term, item_lr=5.0, layers=(16, 8))
+    assert np.isfinite(sim.history[-1].metrics["loss"])
+    assert np.isfinite(tables(sim)).all()
+
+
+def test_store_on_disk_gives_the_same_model():
+    memory, disk = run(3, conduct={"store": "memory"}), run(3, conduct={"store": "disk"})
+    assert isinstance(jax.tree.leaves(disk.state.stores)[0], np.memmap)
+    np.testing.assert_array_equal(tables(memory), tables(disk))
+    assert memory.best.record.test == disk.best.record.test
+
+
+def test_categories_of_numbers_that_are_none_are_an_error_that_says_what_to_do():
+    with pytest.raises(CoterieError, match="lower lr or item_lr"):
+        run(3, lr=1e30)
