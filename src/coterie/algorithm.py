@@ -138,7 +138,7 @@ class Received(NamedTuple):
 class Info:
     """What an algorithm declares about itself.
 
-    `only_if` has pairs of fields of `Answer`: the first travels only to the clients for which the second, a flag, holds.
+    `only_if` has pairs of fields of `Answer`: the first travels only to clients for which the second, a flag, holds.
     `shares` names the fields of `Private` that are uploaded by design, such as a client's own item table.
     """
 

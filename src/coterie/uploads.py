@@ -58,7 +58,18 @@ class Uploads:
 
     def stack(self) -> Message:
         """Return all uploads as one message with a leading axis of clients; they must fit into memory."""
-        return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[self.place]), *self.parts)
+        order = np.argsort(self.place)
+        return jax.tree.map(lambda *leaves: jnp.asarray(_gathered(leaves, order)), *self.parts)
+
+
+def _gathered(leaves: Sequence[Any], order: NDArray[np.int64]) -> np.ndarray:
+    """Return leaves laid end to end as rows `order` of one array, copied once."""
+    out = np.empty((len(order), *leaves[0].shape[1:]), leaves[0].dtype)
+    start = 0
+    for leaf in leaves:
+        out[order[start : start + len(leaf)]] = leaf
+        start += len(leaf)
+    return out
 
 
 @cache

@@ -175,7 +175,7 @@ def run(rounds=2, conduct=None, data=None, protocol="loo-full", **settings):
         algorithms.get("cofedrec"),
         {"clusters": 5, "embedding_dim": 8, **settings},
         protocols.prepare(data, protocol),
-        Conduct(rounds=rounds, **(conduct or {})),
+        Conduct(rounds=max(rounds, 1), **(conduct or {})),
         buckets=1,
     )
     for _ in range(rounds):
@@ -243,3 +243,14 @@ def test_store_on_disk_gives_the_same_model():
 def test_categories_of_numbers_that_are_none_are_an_error_that_says_what_to_do():
     with pytest.raises(CoterieError, match="lower lr or item_lr"):
         run(3, lr=1e30)
+
+
+def test_group_is_mostly_the_community_of_the_core():
+    data = synthetic.make(users=120, items=240, interactions_per_user=50, communities=4, noise=0.0)
+    sim = run(0, data=data, clusters=4, embedding_dim=16, item_term="none")
+    community, shares = data.truth.user_community, []
+    for _ in range(6):
+        sim.advance()
+        member = np.asarray(sim.state.server.member)
+        shares.append((community[member] == community[int(sim.state.server.core)]).mean())
+    assert np.median(shares) > 0.8, "a quarter would be chance"

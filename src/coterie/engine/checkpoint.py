@@ -40,7 +40,7 @@ def unpack(arrays: Mapping[str, np.ndarray], like: Any, prefix: str, source: Pat
     found = []
     for path, leaf in leaves:
         name = prefix + jax.tree_util.keystr(path)
-        array = arrays[name] if name in arrays else None
+        array = arrays.get(name)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise CoterieError(f"{source} does not fit this run: '{name}' is missing or has another shape.")
         found.append(keep(jnp.asarray(array)))

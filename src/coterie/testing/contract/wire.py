@@ -20,10 +20,10 @@ def nothing_private_is_uploaded(algorithm: Algorithm) -> None:
     """No number of the private state stands in an upload.
 
     Checked on real uploads, for all fields but those that the algorithm declares to share: a field of `Private` may
-    not be a field of `Upload` unless it is an item table; and of no private leaf, before training, after it, or as the change between, may the numbers (up to their
-    sign) be found in the upload. This finds what is sent by accident: a bias or a user vector, whole, as a
-    difference or inside a longer vector. It cannot show that an upload reveals nothing: a gradient depends on
-    private numbers without containing one. A centralised algorithm uploads nothing.
+    not be a field of `Upload` unless it is an item table; and of no private leaf, before training, after it, or as the
+    change between, may the numbers (up to their sign) be found in the upload. This finds what is sent by accident: a
+    bias or a user vector, whole, as a difference or inside a longer vector. It cannot show that an upload reveals
+    nothing: a gradient depends on private numbers without containing one. A centralised algorithm uploads nothing.
     """
     name, declared = algorithm.info.name, dict.fromkeys(algorithm.info.shares)
     for client, _, upload, before, after in exchanges(algorithm):

@@ -1,0 +1,42 @@
+"""Single uploads in parts: in the order of client numbers, whatever order the parts have."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from coterie.uploads import Uploads
+
+
+class Message(NamedTuple):
+    items: np.ndarray
+    bias: np.ndarray
+
+
+def scaled(upload, factor):
+    return factor * upload.items.sum(), upload.bias
+
+
+@pytest.fixture
+def uploads():
+    """Client c sends c everywhere; the parts hold clients 3, 0 and 2, 4, 1."""
+    part = lambda numbers: Message(np.ones((len(numbers), 2, 2), np.float32) * np.array(numbers)[:, None, None],  # noqa: E731
+                                   np.array(numbers, np.float32))  # fmt: skip
+    parts = [part([3, 0]), part([2, 4, 1])]
+    return Uploads(parts, np.argsort([3, 0, 2, 4, 1]))
+
+
+def test_map_and_stack_are_in_the_order_of_client_numbers(uploads):
+    total, bias = uploads.map(scaled, jnp.float32(10))
+    np.testing.assert_array_equal(total, [0, 40, 80, 120, 160])
+    np.testing.assert_array_equal(bias, range(5))
+    np.testing.assert_array_equal(uploads.stack().items[:, 0, 0], range(5))
+    assert [float(uploads.one(client).bias) for client in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_sum_weighs_by_client_number_and_never_reads_who_does_not_count(uploads):
+    np.testing.assert_allclose(uploads.sum([0, 1, 0, 0.5, 2]).items, np.full((2, 2), 1 + 1.5 + 8))
+    uploads.parts[0].items[1] = np.nan
+    np.testing.assert_allclose(uploads.sum([0, 1, 0, 0.5, 2]).bias, 10.5)
+    assert np.isnan(uploads.sum([1, 0, 0, 0, 0]).items).all()
