@@ -1,6 +1,7 @@
 """`coterie paper` on the command line."""
 
 import csv
+import json
 import signal
 from io import StringIO
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from small import DATA
 
-from coterie import algorithms, papers
+from coterie import papers
 from coterie.cli.progress import Watch
 from coterie.experiment import grid as running
 from coterie.papers.chart import Chart, Panel, Series
@@ -139,7 +140,6 @@ def test_names_that_mean_nothing(refused, words, sentence):
     assert sentence in refused("paper", *words)
 
 
-@pytest.mark.skipif("cofedrec" not in algorithms.NAMES, reason="the algorithm is not there yet")
 def test_the_small_version_of_cofedrec(coterie):
     answer = coterie("paper", "cofedrec", "--quick")
     assert answer.code == 0, answer
@@ -148,6 +148,14 @@ def test_the_small_version_of_cofedrec(coterie):
     values = next(line for line in table if line[:2] == ["CoFedRec", "hr@10"])
     assert values[2] == "\N{EN DASH}" and all(0 <= float(value) <= 100 for value in values[3:5])
     figures = Path("runs/quick/cofedrec/figures")
-    assert {path.stem for path in figures.glob("*.png")} == {f"figure-{n}" for n in ("2", "3", "5", "6", "group-size")}
+    assert {path.stem for path in figures.glob("*.png")} == {f"figure-{n}" for n in ("2", "3", "6", "group-size")}
     again = coterie("paper", "cofedrec", "--quick", "--format", "markdown")
     assert again.err.count("(from before)") == 4 and "| CoFedRec |" in again.out
+
+
+def test_the_clients_own_tables_are_clustered(coterie):
+    answer = coterie("paper", "cofedrec", "--figure", "5", "--quick")
+    assert answer.code == 0 and "1 of 1 runs are there; drawn as" in answer.err
+    (measured,) = Path("runs/quick/cofedrec").rglob("*.client-clusters.json")
+    labels = json.loads(measured.read_text())["labels"]
+    assert len(labels["2"]) == len(labels["10"]) == 60 and len(set(labels["10"])) == 10

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.clustering import kmeans
 from coterie.evaluation.significance import interval_over_seeds
 from coterie.papers.chart import Chart, Panel, Series
 from coterie.papers.declare import PAPER, Grid, Probe, Sample
@@ -68,10 +70,8 @@ def _map_of_items(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
 
 
 def _client_clusters(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
-    from sklearn.cluster import KMeans
-
     tables = _client_tables(simulation)
-    labels = {str(k): KMeans(k, n_init=1, random_state=SEED).fit_predict(tables).tolist() for k in (2, 10)}
+    labels = {str(k): kmeans(jax.random.key(SEED), tables, k).tolist() for k in (2, 10)}
     places = _principal(tables)
     return {"labels": labels, "x": _rounded(places[:, 0]), "y": _rounded(places[:, 1])}
 
@@ -79,7 +79,7 @@ def _client_clusters(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
 def _client_tables(simulation: Simulation) -> NDArray[np.float32]:
     """Return each client's item table as one long row: what it would upload next.
 
-    After a round the members of a group hold the same table, so the clients train once more from the chosen round.
+    After a round all members of a group hold the same table, so the clients train once more from the chosen round.
     """
     state = _chosen(simulation)
     drawn, _ = simulation._round_keys(state.round)
