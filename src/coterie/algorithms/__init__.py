@@ -10,7 +10,7 @@ from pathlib import Path
 from coterie.algorithm import Algorithm
 from coterie.errors import CoterieError, unknown
 
-NAMES = ("popularity", "local", "fedmf", "fedncf", "pfedrec", "mf", "ncf")
+NAMES = ("popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec", "mf", "ncf")
 
 
 def names() -> tuple[str, ...]:
