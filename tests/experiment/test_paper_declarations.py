@@ -7,6 +7,7 @@ import pytest
 
 from coterie import papers
 from coterie.errors import CoterieError
+from coterie.experiment import config
 from coterie.experiment.choice import choose
 from coterie.papers import cofedrec
 from coterie.papers.published import lookup
@@ -71,3 +72,11 @@ def test_sampled_terms_are_said():
     for grid in PAPER.tables:
         sampled = [row for row in grid.rows for data in grid.data if row.recipe and "supcon" in row.recipe(data)]
         assert bool(sampled) == (cofedrec.SAMPLED_NOTE in grid.notes), grid.number
+
+
+def test_every_declared_setting_exists():
+    for quick in (False, True):
+        for grid in (*PAPER.tables, *(figure.grid for figure in PAPER.figures)):
+            words = {"figures" if grid not in PAPER.tables else "tables": [grid.number]}
+            for trial in choose(PAPER, seeds=1, quick=quick, **words).all_trials():
+                assert config.plan(trial.given).what.data == trial.data
