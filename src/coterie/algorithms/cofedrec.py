@@ -195,7 +195,8 @@ def local_update(
     order, draws = jax.random.split(key)
 
     def loss(model: Any, rows: Array, batch: nn.Batch) -> Array:
-        errors = nn.bce(predict(config, *model, batch.users, rows), batch.labels)
+        scorer, tower = model
+        errors = nn.bce(predict(config, scorer, tower, batch.users, rows), batch.labels)
         return nn.weighted_mean(errors, batch.weights)
 
     def step(state: Any, batch: nn.Batch) -> tuple[Any, Array]:
@@ -245,7 +246,7 @@ class Peers(NamedTuple):
     unit: Array
     length: Array
     total: Array
-    count: Array
+    others: Array
 
     @classmethod
     def of(cls, items: Array, labels: Array, clusters: int) -> Peers:
@@ -269,10 +270,10 @@ def contrast(items: Array, labels: Array, clusters: int, temperature: float) -> 
 
 def _contrast(items: Array, labels: Array, clusters: int, temperature: float) -> tuple[Array, Array]:
     """Return the term and its gradient, which share their costly part, exp s."""
-    unit, length, total, count = Peers.of(items, labels, clusters)
+    unit, length, total, others = Peers.of(items, labels, clusters)
     n, number = len(items), jnp.arange(len(items))
-    alone = count == 0
-    peers = jnp.maximum(count, 1)
+    alone = others == 0
+    peers = jnp.maximum(others, 1)
     # Unit vectors: s is at most 1 / t, so no row needs a maximum of its own.
     close = jnp.exp((unit @ unit.T - 1) / temperature).at[number, number].set(0)
     mass = close @ jnp.ones(n)
@@ -313,7 +314,7 @@ def printed_contrast(items: Array, labels: Array, clusters: int, temperature: fl
 def similarity(items: Array, labels: Array, batch: nn.Batch, clusters: int) -> Array:
     """Equation 10: minus the mean cosine of the batch's items with the others of their category."""
     peers = Peers.of(items, labels, clusters)
-    cosines = jnp.sum(peers.unit * peers.total, 1) / jnp.maximum(peers.count, 1)
+    cosines = jnp.sum(peers.unit * peers.total, 1) / jnp.maximum(peers.others, 1)
     return -nn.weighted_mean(cosines[batch.items], batch.weights * batch.labels)
 
 

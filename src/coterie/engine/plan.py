@@ -145,7 +145,8 @@ def make_plan(
 
 def _cut(plan: Plan, most: int) -> Plan:
     """Cut buckets into parts of at most `most` clients; parts of a bucket keep its shapes, and so its programs."""
-    bucket_of, row_of, layouts = plan.bucket_of.copy(), plan.row_of.copy(), []
+    bucket_of, row_of = plan.bucket_of.copy(), plan.row_of.copy()
+    layouts: list[Layout] = []
     for number, layout in enumerate(plan.layouts):
         members = np.flatnonzero(plan.bucket_of == number)
         size = -(-layout.clients // -(-layout.clients // most))

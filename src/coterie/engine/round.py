@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from coterie.algorithm import Algorithm, Client, ClientConfig, Message, Received, Samples
+from coterie.algorithm import Client, Message, Received, Samples
 from coterie.data.negatives import draw, n_samples
 from coterie.engine import evaluate, tables
+from coterie.engine.asking import QUICK, Asking, Trained, each_client
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.keys import at, stream
 from coterie.engine.plan import Bucket
@@ -26,10 +27,6 @@ class Keys(NamedTuple):
     training: Array
 
 
-# LLVM's higher levels cost half the compile time again and gain nothing measurable here.
-QUICK = {"xla_backend_optimization_level": 1}
-
-
 def streams(seed: int) -> Keys:
     """Return the keys that those of all rounds and clients come from."""
     return Keys(*(stream(seed, name) for name in Keys._fields))
@@ -40,17 +37,6 @@ def round_keys(streams: Keys, number: Array, n_clients: int) -> Keys:
     """Return the keys of every client for one round."""
     each = jax.vmap(at, in_axes=(None, None, 0))
     return Keys(*(each(key, number, jnp.arange(n_clients)) for key in streams))
-
-
-class Trained(NamedTuple):
-    """What a client has after local training: its messages and what is needed to evaluate it."""
-
-    upload: Message
-    private: Message
-    metrics: dict[str, Array]
-    download: Message
-    rows: tables.Rows | None
-    active: Array
 
 
 class Outcome(NamedTuple):
@@ -80,28 +66,8 @@ class Shapes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Programs:
-    """The functions of an algorithm, made into functions of a whole bucket.
-
-    `rows` is whether item tables are handed over by row; `task` and `candidates` say what is evaluated.
-    """
-
-    algorithm: Algorithm
-    config: ClientConfig
-    n_items: int
-    task: str
-    candidates: bool
-    rows: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the item tables."""
-        return self.algorithm.info.item_tables
-
-    @property
-    def local_view(self) -> bool:
-        """Whether a client is evaluated with what it just trained."""
-        return self.config.eval_table == "local" and self.algorithm.personalise is not None
+class Programs(Asking):
+    """The functions of an algorithm, made into functions of a whole bucket."""
 
     def shapes(self, server: Message, store: Message) -> Shapes:
         """Return the shapes of what one client sends and is sent, item tables whole, without computing them."""
@@ -151,55 +117,6 @@ class Programs:
         upload, private, metrics = algorithm.local_update(key, self.config, view, private, data)
         return Trained(upload, private, metrics, down, rows, active)
 
-    def trained_scorer(self, trained: Trained) -> evaluate.ScoreUser:
-        """Return the scores of a client that sees what it downloaded as it has trained it."""
-        personalise, rows = self.algorithm.personalise, trained.rows
-        assert personalise
-
-        def score(user: Array, items: Array) -> Array:
-            down, upload, private = trained.download, trained.upload, trained.private
-            if rows is not None:
-                # Only the rows that are asked for: a view of the whole catalogue would cost more than training.
-                down, upload = (
-                    tables.take(down, self.names, items),
-                    tables.take_changes(upload, self.names, rows, items),
-                )
-                items = jnp.arange(items.shape[0])
-            view = personalise(self.config, down, upload, private)
-            return self.algorithm.score(self.config, view, private, user, items)
-
-        return score
-
-    def trained_answers(self, row: Bucket, trained: Trained) -> Answers:
-        """Evaluate a client with its own view of what it downloaded."""
-        return self.answers(self.trained_scorer(trained), row)
-
-    def scorer(self, server: Message, store: Message, row: Bucket, client: Array) -> evaluate.ScoreUser:
-        """Return the scores of a client that has just downloaded."""
-        algorithm = self.algorithm
-        if algorithm.central:
-            return lambda user, items: algorithm.score(self.config, server, store, user, items)
-        view = algorithm.download(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
-        by_row = self.candidates and bool(tables.fields(store, self.names))
-
-        def score(user: Array, items: Array) -> Array:
-            private = tables.take_stored(store, self.names, client, items if by_row else None)
-            if not by_row:
-                return algorithm.score(self.config, view, private, user, items)
-            seen = tables.take(view, self.names, items)
-            return algorithm.score(self.config, seen, private, user, jnp.arange(items.shape[0]))
-
-        return score
-
-    def answers(self, score: evaluate.ScoreUser, row: Bucket) -> Answers:
-        """Ask a client about its held-out items, by the protocol."""
-        users = jnp.arange(row.bounds.shape[0] - 1)
-        if self.task == "rating":
-            return evaluate.predicted(score, row, users)
-        if self.candidates:
-            return evaluate.sampled(score, row, users)
-        return evaluate.full(score, row, users, self.n_items)
-
     # -- one bucket ---------------------------------------------------------------------------------------
 
     @partial(jax.jit, static_argnums=0, donate_argnums=3, compiler_options=QUICK)
@@ -247,12 +164,8 @@ class Programs:
             uploads=_zeros(shape.upload, clients) if asks else None,
             present=jnp.zeros(clients, bool) if asks else None,
             metrics=_zeros(shape.metrics),
-            answers=self._no_answers(bucket) if self.local_view else None,
+            answers=self.no_answers(bucket) if self.local_view else None,
         )
-
-    def _no_answers(self, bucket: Bucket) -> Answers:
-        kind = jnp.float32 if self.task == "rating" else jnp.int32
-        return Answers(*(jnp.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
 
     def _collect(self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array) -> Outcome:
         """Add a chunk of trained clients to the outcome; those not active leave no trace."""
@@ -314,8 +227,9 @@ class Programs:
         self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array
     ) -> tuple[Message, dict[str, Array]]:
         """Hand their answers to the clients `members[:chunks]`; also counts, by flag, the answers that have it."""
-        algorithm, flags = self.algorithm, sorted({flag for _, flag in self.algorithm.info.only_if})
-        assert algorithm.answer and algorithm.receive
+        send, keep = self.algorithm.answer, self.algorithm.receive
+        flags = sorted({flag for _, flag in self.algorithm.info.only_if})
+        assert send and keep
 
         def chunk(i: Array, carry: tuple[Message, dict[str, Array]]) -> tuple[Message, dict[str, Array]]:
             store, counts = carry
@@ -325,9 +239,9 @@ class Programs:
 
             def one(each: tuple[Bucket, Array]) -> tuple[Message, dict[str, Array]]:
                 row, client = each
-                answer = algorithm.answer(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
+                answer = send(self.config, server, Client(row.client, row.bounds.shape[0] - 1))
                 private = tables.take_stored(store, self.names, client, None)
-                return algorithm.receive(self.config, answer, private), {name: getattr(answer, name) for name in flags}
+                return keep(self.config, answer, private), {name: getattr(answer, name) for name in flags}
 
             private, flagged = jax.lax.map(one, (rows, client))
             active = there & (rows.count > 0)
@@ -355,16 +269,6 @@ class Programs:
         """Add up the buckets."""
         return _added(sums)
 
-    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
-    def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:
-        """Evaluate the clients `members[:chunks]` of a bucket with the server's present state."""
-
-        def one(row: Bucket, client: Array) -> Answers:
-            return self.answers(self.scorer(server, store, row, client), row)
-
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._no_answers(bucket))
-        return _each_client(one, nothing, bucket, members, chunks)
-
     @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=QUICK)
     def top(
         self, k: int, trained: bool, keys: Keys, server: Message, store: Message, bucket: Bucket, hidden: Array,
@@ -383,19 +287,7 @@ class Programs:
 
         shape = (*hidden.shape[:2], k)
         nothing = Lists(jnp.zeros(shape, jnp.int32), jnp.zeros(shape))
-        return _each_client(one, nothing, bucket, members, chunks)
-
-
-def _each_client(one: Callable[[Bucket, Array], Any], start: Any, bucket: Bucket, members: Array, chunks: Array) -> Any:
-    """Write `one(row, client)` into `start` for the clients `members[:chunks]`, a chunk at a time."""
-
-    def chunk(i: Array, answers: Any) -> Any:
-        client = jnp.maximum(members[i], 0)
-        new = jax.vmap(one)(jax.tree.map(lambda leaf: leaf[client], bucket), client)
-        where = jnp.where(members[i] >= 0, members[i], len(bucket.client))
-        return jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
-
-    return jax.lax.fori_loop(0, chunks, chunk, start)
+        return each_client(one, nothing, bucket, members, chunks)
 
 
 def _silenced(weight: Array, values: Array) -> Array:

@@ -18,7 +18,7 @@ LEARNS_NOTHING = {
 }
 """Algorithms that need not beat popularity, and why."""
 
-LEARNING_ROUNDS = 40
+LEARNING_ROUNDS = 60
 
 
 @lru_cache(maxsize=2)
@@ -30,7 +30,7 @@ def planted(task: Task) -> Problem:
 def learns_planted_structure(algorithm: Algorithm) -> None:
     """With its own defaults it beats popularity where people fall into communities, by a fifth at least.
 
-    The test metric is that of the round which validation chose so far; it has 40 rounds (or its own number, if
+    The test metric is that of the round which validation chose so far; it has 60 rounds (or its own number, if
     that is smaller) to get there. A rating algorithm must have a tenth less error than the mean rating. Does
     not apply to those in `LEARNS_NOTHING`.
     """
