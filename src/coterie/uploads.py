@@ -1,7 +1,7 @@
 """The single uploads of a step, for a server that must look at more than their sum.
 
-They may be larger than memory, so they stay in the parts the engine keeps them in; a server works through them with
-`map` and `sum`, a part at a time.
+They may be larger than memory, so they stay in the parts the engine keeps them in; a server works through them a
+part at a time.
 """
 
 from __future__ import annotations
@@ -46,6 +46,24 @@ class Uploads:
         sums = [_weighted(part, some) for part, some in zip(self.parts, np.split(spread, ends[:-1]), strict=True)]
         return jax.tree.map(lambda *leaves: jnp.sum(jnp.stack(leaves), 0), *sums)
 
+    def products(self) -> NDArray[np.float32]:
+        """Return the inner product of each pair of uploads, taken as one long vector each."""
+        flat = [[np.asarray(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(part)] for part in self.parts]
+        found = np.zeros((len(self.place), len(self.place)), np.float32)
+        ends = np.cumsum([0, *(len(part[0]) for part in flat)])
+        for i, left in enumerate(flat):
+            for j, right in enumerate(flat[: i + 1]):
+                block = sum(a @ b.T for a, b in zip(left, right, strict=True))
+                rows, columns = slice(*ends[i : i + 2]), slice(*ends[j : j + 2])
+                found[rows, columns], found[columns, rows] = block, np.transpose(block)
+        return found[np.ix_(self.place, self.place)]
+
+    def mix(self, weights: NDArray[np.float32]) -> Message:
+        """Return, for each row of weights (one for each client), the sum of the uploads so weighted."""
+        spread = np.zeros(weights.shape, np.float32)
+        spread[:, self.place] = weights
+        return _mixed(list(self.parts), spread)
+
     def one(self, client: int) -> Message:
         """Return the upload of one client."""
         place = int(self.place[client])
@@ -58,18 +76,7 @@ class Uploads:
 
     def stack(self) -> Message:
         """Return all uploads as one message with a leading axis of clients; they must fit into memory."""
-        order = np.argsort(self.place)
-        return jax.tree.map(lambda *leaves: jnp.asarray(_gathered(leaves, order)), *self.parts)
-
-
-def _gathered(leaves: Sequence[Any], order: NDArray[np.int64]) -> np.ndarray:
-    """Return leaves laid end to end as rows `order` of one array, copied once."""
-    out = np.empty((len(order), *leaves[0].shape[1:]), leaves[0].dtype)
-    start = 0
-    for leaf in leaves:
-        out[order[start : start + len(leaf)]] = leaf
-        start += len(leaf)
-    return out
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[self.place]), *self.parts)
 
 
 @cache
@@ -91,3 +98,8 @@ def _weighted(part: Message, weights: Array) -> Message:
 
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), part)
     return jax.lax.fori_loop(0, len(weights), one, start)
+
+
+@jax.jit
+def _mixed(parts: list[Message], weights: Array) -> Message:
+    return jax.tree.map(lambda *leaves: jnp.tensordot(weights, jnp.concatenate(leaves), 1), *parts)

@@ -40,3 +40,12 @@ def test_sum_weighs_by_client_number_and_never_reads_who_does_not_count(uploads)
     uploads.parts[0].items[1] = np.nan
     np.testing.assert_allclose(uploads.sum([0, 1, 0, 0.5, 2]).bias, 10.5)
     assert np.isnan(uploads.sum([1, 0, 0, 0, 0]).items).all()
+
+
+def test_products_and_mixtures_of_all_pairs(uploads):
+    numbers = np.arange(5)
+    np.testing.assert_allclose(uploads.products(), 5 * np.outer(numbers, numbers))  # four entries and a bias
+    weights = np.random.default_rng(0).random((5, 5)).astype(np.float32)
+    mixed = uploads.mix(weights)
+    np.testing.assert_allclose(mixed.bias, weights @ numbers, rtol=1e-6)
+    np.testing.assert_allclose(mixed.items, np.ones((5, 2, 2)) * (weights @ numbers)[:, None, None], rtol=1e-6)

@@ -155,19 +155,18 @@ def local_update(
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
     """Smooth the tables over the graph of those who took part."""
     assert received.uploads is not None and received.present is not None
-    present = np.flatnonzero(received.present)
-    tables = np.asarray(received.uploads.stack().items).reshape(len(received.present), -1)
-    tables = tables if len(present) == len(tables) else tables[present]
-    smooth = (graph(config, similarities(tables)) @ tables).reshape(-1, *server.items.shape)
-    targets = jnp.asarray(smooth)
-    if len(present) < len(received.present):
-        targets = server.targets.at[present].set(targets)
-    return Server(jnp.asarray(smooth.mean(0)), targets)
+    present = np.asarray(received.present)
+    both = np.ix_(present, present)
+    weights = np.zeros((len(present), len(present)), np.float32)
+    weights[both] = graph(config, similarities(received.uploads.products()[both]))
+    targets = received.uploads.mix(weights).items
+    if not present.all():
+        targets = jnp.where(received.present[:, None, None], targets, server.targets)
+    return Server(received.uploads.sum(weights.sum(0) / present.sum()).items, targets)
 
 
-def similarities(tables: np.ndarray) -> np.ndarray:
-    """Return the cosine of each pair of flattened tables."""
-    products = tables @ tables.T  # BLAS computes half of it and mirrors the rest
+def similarities(products: np.ndarray) -> np.ndarray:
+    """Return the cosine of each pair, from inner products."""
     lengths = np.sqrt(np.maximum(products.diagonal(), 1e-12))
     return products / lengths[:, None] / lengths[None, :]
 
