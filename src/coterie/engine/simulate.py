@@ -202,6 +202,11 @@ class Simulation:
             measured |= {name: float(value) for name, value in seen.items()}
         return reached, measured, answers
 
+    def trained_from(self, state: State) -> list[Outcome]:
+        """Return what all clients have, by bucket, after training once from a state; the state is left as it is."""
+        drawn, _ = self._round_keys(state.round)
+        return self._train_step(drawn, self.keep(state), np.arange(self.plan.n_clients))
+
     def _train_step(self, drawn: Keys, state: State, clients: NDArray[np.int64]) -> list[Outcome]:
         """Train clients; the private states of `state` are used up."""
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from coterie.papers import figures
-from coterie.papers.declare import PAPER, Figure, Grid, Paper, Quick, Row
+from coterie.papers.declare import HONEST, PAPER, Figure, Grid, Paper, Quick, Row
 
 ML_100K, ML_1M, FILMTRUST, LASTFM = "ml-100k", "ml-1m", "filmtrust", "lastfm-2k"
 ALL = (ML_100K, ML_1M, FILMTRUST, LASTFM)
@@ -194,6 +194,16 @@ GROUP_SIZE = Grid(
     "group-size", "The score of a round and the size of its group", (COFEDREC,), (ML_100K,), quick=("CoFedRec",)
 )
 
+PLANTED = Grid(
+    "planted",
+    "The similar group and the core client's community",
+    (Row("CoFedRec", lambda _: {"algorithm": "cofedrec", "rounds": 20, "clusters": 4, "embedding_dim": 16}),),
+    ("demo:users=120,items=240,interactions_per_user=50,communities=4,noise=0",),
+    protocol="loo-full",
+    forms=(HONEST,),
+    seeds=1,
+)
+
 FIGURES = (
     Figure(
         _run_of("2", "Rounds in which clients were in the similar group", (ML_100K, ML_1M)),
@@ -205,6 +215,7 @@ FIGURES = (
     Figure(FIGURE_5, figures.client_clusters, figures.CLIENT_CLUSTERS),
     Figure(_run_of("6", "Where the similar group ends", (ML_100K, ML_1M)), figures.elbow, figures.ELBOW),
     Figure(GROUP_SIZE, figures.group_size),
+    Figure(PLANTED, figures.planted, figures.PLANTED),
 )
 
 

@@ -40,11 +40,6 @@ def _chosen(simulation: Simulation) -> State:
     return simulation.best.state
 
 
-def _present(scores: Any) -> NDArray[np.float64]:
-    values = np.asarray(scores, np.float64)
-    return values[~np.isnan(values)]
-
-
 def _rounded(values: Any, digits: int = 4) -> list[Any]:
     """Return an array as plain JSON."""
     return np.round(np.asarray(values, np.float64), digits).tolist()
@@ -81,10 +76,7 @@ def _client_tables(simulation: Simulation) -> NDArray[np.float32]:
 
     After a round all members of a group hold the same table, so the clients train once more from the chosen round.
     """
-    state = _chosen(simulation)
-    drawn, _ = simulation._round_keys(state.round)
-    outcomes = simulation._train_step(drawn, simulation.keep(state), np.arange(simulation.problem.n_clients))
-    tables = [np.asarray(outcome.store.items) for outcome in outcomes]
+    tables = [np.asarray(outcome.store.items) for outcome in simulation.trained_from(_chosen(simulation))]
     return np.concatenate([table.reshape(len(table), -1) for table in tables])
 
 
@@ -97,14 +89,36 @@ def _principal(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def _elbow(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
     server = _chosen(simulation).server
-    scores = np.sort(_present(server.scores))[::-1]
+    scores = np.sort(np.asarray(server.scores)[np.asarray(server.present)])[::-1]
     return {"scores": _rounded(scores, 3), "members": int(np.asarray(server.member).sum())}
+
+
+def _of_the_community(simulation: Simulation) -> dict[str, Any]:
+    """Return, for a round, how much of the group is of the core client's community, and everybody's similarity."""
+    server, truth = simulation.state.server, simulation.problem.data.truth
+    assert truth is not None
+    member = np.asarray(server.member)
+    same = truth.user_community == truth.user_community[int(server.core)]
+    order = np.argsort(-np.asarray(server.scores))
+    return {
+        "members": int(member.sum()),
+        "share": round(float(same[member].mean()), 4),
+        "chance": round(float(same.mean()), 4),
+        "same": same[order].tolist(),
+        "scores": _rounded(np.asarray(server.scores)[order], 3),
+    }
+
+
+def _planted(_: Simulation, of_rounds: list[Any]) -> dict[str, Any]:
+    kept = {name: [each[name] for each in of_rounds] for name in ("members", "share", "chance")}
+    return {**kept, "same": of_rounds[0]["same"], "scores": of_rounds[0]["scores"]}
 
 
 PARTICIPATION = Probe("participation", _participation, of_round=_members)
 ITEM_MAP = Probe("item-map", _map_of_items)
 CLIENT_CLUSTERS = Probe("client-clusters", _client_clusters)
 ELBOW = Probe("elbow", _elbow)
+PLANTED = Probe("planted", _planted, of_round=_of_the_community)
 
 
 def participation(grid: Grid, samples: Sequence[Sample]) -> Chart:
@@ -166,6 +180,26 @@ def _elbow_panel(sample: Sample) -> Panel:
     line = Series("similarity to the core", list(range(1, len(scores) + 1)), scores)
     title = f"{_short(sample.data)}, round {sample.result['best_round']}"
     return Panel(title, "client, by similarity", "similarity", (line,), ((members, f"group of {members}"),))
+
+
+def planted(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """Whether the similar group is the core client's community, where communities are known."""
+    found = samples[0].measured
+    rounds = list(range(1, len(found["share"]) + 1))
+    shares = (
+        Series("the group", rounds, found["share"], "points"),
+        Series("everybody", rounds, found["chance"]),
+    )
+    scores, same = np.asarray(found["scores"]), np.asarray(found["same"])
+    rank = np.arange(1, len(scores) + 1)
+    kinds = (("the core's community", same), ("other communities", ~same))
+    points = (Series(name, rank[here].tolist(), scores[here].tolist(), "points") for name, here in kinds)
+    mark = ((found["members"][0], f"group of {found['members'][0]}"),)
+    panels = (
+        Panel("every round", "round", "share of the core's community", shares),
+        Panel("round 1", "client, by similarity", "similarity to the core", tuple(points), mark),
+    )
+    return Chart(grid.title, panels, "Built-in data of four communities that share no items.")
 
 
 def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
