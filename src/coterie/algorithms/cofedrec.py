@@ -339,7 +339,7 @@ def server_update(key: Array, config: Config, server: Server, received: Received
     present = np.asarray(received.present)
     mean = received.total.items / jnp.maximum(received.weight, 1)
     labels = kmeans(for_items, mean, config.clusters)
-    core = int(jax.random.choice(for_core, jnp.asarray(np.flatnonzero(present))))
+    core = int(np.flatnonzero(present)[jax.random.randint(for_core, (), 0, present.sum())])
     category = int(jax.random.randint(for_category, (), 0, int(labels.max()) + 1))
     alike = received.uploads.map(likeness, received.uploads.one(core).items, jnp.asarray(labels == category))
     scores = np.where(present, alike, 0)

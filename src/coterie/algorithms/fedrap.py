@@ -54,6 +54,7 @@ class Config(ClientConfig):
     embedding_dim: int = Field(32, ge=1)
     lr: float = Field(0.1, gt=0, description="rate of the scorer in the first batch")
     item_lr: float = Field(100.0, gt=0, description="rate of both item tables in the first batch")
+    server_lr: float = Field(0, ge=0, description="factor of the mean change; 0: n_items / 2, 1 under compat")
     weight_decay: float = Field(1e-6, ge=0, description="pull of every parameter towards 0")
     independence: float = Field(0.1, ge=0, description="lambda: weight of the difference of the two tables")
     sparsity: float = Field(1e-3, ge=0, description="mu: weight of the size of the shared table")
@@ -112,6 +113,12 @@ class Weights(NamedTuple):
 
     independence: Array | float
     sparsity: Array | float
+
+
+def resolve(config: Config, catalogue: Catalogue) -> Config:
+    """Fill in the factor of the server, which depends on the size of the catalogue."""
+    server_lr = config.server_lr or (1.0 if config.compat else catalogue.n_items / 2)
+    return config.model_copy(update={"server_lr": server_lr})
 
 
 def init_server(key: Array, config: Config, catalogue: Catalogue) -> Server:
@@ -211,9 +218,10 @@ def local_update(
 
 
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
-    """Add the mean change."""
+    """Add the mean change, what is not decay of it `server_lr` times."""
     change = nn.combine(config.aggregation, received, info.item_tables[:1])
-    return Server(server.items + change.shrinkage * server.items + change.items, server.round + 1)
+    items = server.items + change.shrinkage * server.items + config.server_lr * change.items
+    return Server(items, server.round + 1)
 
 
 def score(config: Config, view: Download, private: Private, user: Array, items: Array) -> Array:
