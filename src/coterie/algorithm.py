@@ -123,7 +123,7 @@ class Received(NamedTuple):
     """What reaches the server: weighted sums of uploads, and the single uploads only if they are asked for.
 
     `touched` counts, per item, the clients that trained it; it is there under the rule `per_item_mean`.
-    `uploads` has those of all clients by number, and `present` says who took part.
+    `uploads` has those of all clients by number, and `present` says who took part: look at no others.
     """
 
     total: Message
@@ -139,7 +139,8 @@ class Info:
     """What an algorithm declares about itself.
 
     `only_if` has pairs of fields of `Answer`: the first travels only to clients for which the second, a flag, holds.
-    `shares` names the fields of `Private` that are uploaded by design, such as a client's own item table.
+    `shares` names the fields of `Private` that are uploaded by design, as they are after training, under the same name:
+    a client's own item table, say.
     """
 
     name: str

@@ -191,6 +191,6 @@ def combine(rule: Rule, received: Received, tables: Sequence[str] = ()) -> Messa
     return mean._replace(**{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()})
 
 
-def sample(key: Array, n: int, count: int) -> Array:
-    """Draw `count` distinct numbers below `n`."""
-    return shuffled(jax.random.bits(key, (WORDS,), jnp.uint32), n, n)[:count]
+def permutation(key: Array, n: int) -> Array:
+    """Draw an order of the numbers below `n`."""
+    return shuffled(jax.random.bits(key, (WORDS,), jnp.uint32), n, n)

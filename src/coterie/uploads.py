@@ -24,7 +24,7 @@ Message = Any
 class Uploads:
     """Uploads in parts, each a message whose leaves have a leading axis of clients.
 
-    `place[c]` is where client c stands in the parts laid end to end. What an absent client has there is zero.
+    `place[c]` is where client c stands in the parts laid end to end. What stands there for an absent one means nothing.
     """
 
     parts: Sequence[Message]

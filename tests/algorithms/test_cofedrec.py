@@ -88,24 +88,29 @@ def test_own_gradient_equals_automatic_differentiation(temperature):
 
 def test_a_sample_of_all_items_is_the_exact_term():
     items, labels = (jnp.asarray(part) for part in example(30))
-    items = items.astype(jnp.float32)
-    exact, sampled = (
-        cofedrec.Config(supcon=kind, supcon_sample=30, clusters=4, item_lr=1) for kind in ("exact", "sampled")
-    )
-    steps = [cofedrec.contrast_step(jax.random.key(1), config, 1.0, labels, items) for config in (exact, sampled)]
-    np.testing.assert_allclose(steps[0], steps[1], rtol=1e-5)
-    some = cofedrec.contrast_step(
-        jax.random.key(1), sampled.model_copy(update={"supcon_sample": 8}), 1.0, labels, items
-    )
-    moved = np.any(np.asarray(some != items), axis=1).sum()
-    assert 0 < moved <= 8
+    items, config = items.astype(jnp.float32), cofedrec.Config(clusters=4)
+    order = cofedrec.nn.permutation(jax.random.key(1), 30)
+    exact, sampled = (cofedrec.contrast_step(config, 1.0, labels, some, items) for some in (None, order))
+    np.testing.assert_allclose(exact, sampled, rtol=1e-5)
+    some = cofedrec.contrast_step(config, 1.0, labels, order[:8], items)
+    assert 0 < np.any(np.asarray(some != items), axis=1).sum() <= 8
+
+
+def test_samples_go_round_and_round_a_random_order():
+    order = cofedrec.nn.permutation(jax.random.key(2), 7)
+    assert sorted(order.tolist()) == list(range(7))
+    twice = [*order.tolist(), *order.tolist()]
+    assert [cofedrec.window(order, 3, i).tolist() for i in range(4)] == [twice[s : s + 3] for s in (0, 3, 6, 2)]
 
 
 def test_sampled_gradient_points_the_same_way():
     items, labels = (jnp.asarray(part) for part in example(60, 8))
-    items = items.astype(jnp.float32)
-    config = cofedrec.Config(supcon="sampled", supcon_sample=30, clusters=4)
-    draws = [cofedrec.contrast_step(jax.random.key(i), config, 1.0, labels, items) - items for i in range(200)]
+    items, config = items.astype(jnp.float32), cofedrec.Config(clusters=4)
+    order = cofedrec.nn.permutation
+    draws = [
+        cofedrec.contrast_step(config, 1.0, labels, order(jax.random.key(i), 60)[:30], items) - items
+        for i in range(200)
+    ]
     mean, exact = np.mean(draws, 0), -jax.grad(cofedrec.contrast)(items, labels, 4, config.temperature)
     cosine = np.sum(mean * exact) / np.linalg.norm(mean) / np.linalg.norm(exact)
     assert cosine > 0.9
@@ -116,12 +121,12 @@ def test_every_few_batches_weighs_as_much():
     items, labels = (jnp.asarray(part) for part in example(30))
     items = items.astype(jnp.float32)
     batch = cofedrec.nn.Batch(*(jnp.ones(1, jnp.int32) for _ in range(2)), jnp.ones(1), jnp.ones(1))
-    step = lambda config, number: cofedrec.item_step(jax.random.key(0), config, items, labels, batch, number)  # noqa: E731
+    step = lambda config, number: cofedrec.item_step(config, items, labels, batch, number)  # noqa: E731
     every = cofedrec.Config(supcon="every", supcon_every=3, clusters=4, item_lr=1, weight=0.5)
     once = cofedrec.Config(clusters=4, item_lr=1, weight=0.5)
     np.testing.assert_allclose(step(every, 3) - items, 3 * (step(once, 3) - items), atol=1e-6)
     np.testing.assert_array_equal(step(every, 4), items)
-    before = cofedrec.item_step(jax.random.key(0), once, items, jnp.full(30, -1), batch, 0)
+    before = cofedrec.item_step(once, items, jnp.full(30, -1), batch, 0)
     np.testing.assert_array_equal(before, items, err_msg="there is no term before there are categories")
 
 

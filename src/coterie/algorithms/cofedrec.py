@@ -192,7 +192,8 @@ def local_update(
     key: Array, config: Config, download: Download, private: Private, data: Samples
 ) -> tuple[Upload, Private, dict[str, Array]]:
     """Train the scorer and the table in turn, batch by batch (eq. 9)."""
-    order, draws = jax.random.split(key)
+    for_batches, for_sample = jax.random.split(key)
+    order = nn.permutation(for_sample, len(private.items)) if config.supcon == "sampled" else None
 
     def loss(model: Any, rows: Array, batch: nn.Batch) -> Array:
         scorer, tower = model
@@ -205,39 +206,46 @@ def local_update(
         value, gradient = jax.value_and_grad(loss)(model, rows, batch)
         model = nn.descend(model, gradient, config.lr)
         gradient = jax.grad(loss, argnums=1)(model, rows, batch)
-        items = item_step(jax.random.fold_in(draws, number), config, items, download.labels, batch, number)
+        items = item_step(config, items, download.labels, batch, number, order)
         return (model, items.at[batch.items].add(-config.item_lr * gradient), number + 1), value
 
     start = (private.scorer, private.tower), private.items, 0
     ((scorer, tower), items, _), value = nn.passes(
-        order, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step, state=start
+        for_batches, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step, state=start
     )
     return Upload(items, tower), Private(scorer, items, tower), {"loss": value}
 
 
-def item_step(key: Array, config: Config, items: Array, labels: Array, batch: nn.Batch, number: Array) -> Array:
-    """Step along the gradient of the item term, where there is one."""
+def item_step(
+    config: Config, items: Array, labels: Array, batch: nn.Batch, number: Array | int, order: Array | None = None
+) -> Array:
+    """Step along the gradient of the item term, where there is one; `order` is what samples are taken from."""
     rate = config.item_lr * config.weight
     every = config.supcon_every if config.supcon == "every" else 1
     if config.item_term == "similarity":
         gradient = jax.grad(similarity)(items, labels, batch, config.clusters)
         step = lambda items: items - rate * gradient  # noqa: E731
     elif config.contrasts:
-        step = partial(contrast_step, key, config, rate * every, labels)
+        some = None if order is None else window(order, config.supcon_sample, number)
+        step = partial(contrast_step, config, rate * every, labels, some)
     else:
         return items
     due = (labels[0] >= 0) & ~batch.empty & (number % every == 0)
     return jax.lax.cond(due, step, lambda items: items, items)
 
 
-def contrast_step(key: Array, config: Config, rate: float, labels: Array, items: Array) -> Array:
-    """Step along the gradient of the contrastive term, of all items or of a sample of them."""
-    term = contrast if config.supcon_form == "code" else printed_contrast
-    gradient = jax.grad(term)
-    if config.supcon != "sampled":
+def contrast_step(config: Config, rate: float, labels: Array, some: Array | None, items: Array) -> Array:
+    """Step along the gradient of the contrastive term, of all items or of `some` of them."""
+    gradient = jax.grad(contrast if config.supcon_form == "code" else printed_contrast)
+    if some is None:
         return items - rate * gradient(items, labels, config.clusters, config.temperature)
-    some = nn.sample(key, len(items), config.supcon_sample)
     return items.at[some].add(-rate * gradient(items[some], labels[some], config.clusters, config.temperature))
+
+
+def window(order: Array, size: int, number: Array | int) -> Array:
+    """Return the sample of batch `number`: piece after piece of a random order of all items, round and round."""
+    place = number * size % len(order)
+    return jax.lax.dynamic_slice(jnp.concatenate([order, order[: size - 1]]), (place,), (size,))
 
 
 class Peers(NamedTuple):

@@ -42,7 +42,8 @@ def round_keys(streams: Keys, number: Array, n_clients: int) -> Keys:
 class Outcome(NamedTuple):
     """What a bucket hands on: private states, weighted sums, and sums of metrics and answers.
 
-    `uploads` holds the single ones, by row of the bucket, and `present` who sent one, if the server asks for them.
+    `uploads` holds the single ones, by row of the bucket, and `present` who sent one, if the server asks for them;
+    uploads that are in the private states as they are need no place of their own.
     """
 
     store: Message
@@ -155,13 +156,14 @@ class Programs(Asking):
         """Return the outcome of a bucket in which nobody took part."""
         clients, shape = len(bucket.client), self.shapes(server, store)
         asks = self.algorithm.info.server_sees == "updates"
+        stored = set(shape.upload._fields) <= set(self.algorithm.info.shares)
         return Outcome(
             store=store,
             total=_zeros(shape.upload),
             weight=jnp.zeros(()),
             clients=jnp.zeros((), jnp.int32),
             touched=jnp.zeros(self.n_items) if self.config.aggregation == "per_item_mean" else None,
-            uploads=_zeros(shape.upload, clients) if asks else None,
+            uploads=_zeros(shape.upload, clients) if asks and not stored else None,
             present=jnp.zeros(clients, bool) if asks else None,
             metrics=_zeros(shape.metrics),
             answers=self.no_answers(bucket) if self.local_view else None,

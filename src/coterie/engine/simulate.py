@@ -248,10 +248,16 @@ class Simulation:
         sums = [Received(out.total, out.weight, out.clients, out.touched) for out in outcomes]
         if self.algorithm.info.server_sees != "updates":
             return self.programs.finish(key, server, sums)
-        uploads = Uploads([out.uploads for out in outcomes], self._place)
+        uploads = Uploads([self._uploads(out) for out in outcomes], self._place)
         present = np.concatenate([np.asarray(out.present) for out in outcomes])[self._place]
         received = self.programs.add_up(sums)._replace(uploads=uploads, present=jnp.asarray(present))
         return self.algorithm.server_update(key, self.config, server, received)
+
+    def _uploads(self, out: Outcome) -> Message:
+        """Return the single uploads of a bucket; those that a client also keeps are read where it keeps them."""
+        if out.uploads is not None:
+            return out.uploads
+        return out.total._replace(**{name: getattr(out.store, name) for name in out.total._fields})
 
     def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[NDArray[np.int32], int]:
         """Rows of the bucket that take part, in chunks of fixed length (-1 is nobody), and how many chunks."""
