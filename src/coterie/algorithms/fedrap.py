@@ -32,6 +32,7 @@ personal rows: cross-entropy has the same slope for both tables.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -209,14 +210,13 @@ def local_update(
 
     def one_pass(number: Array, carry: tuple[Local, Array, Array, Array]) -> tuple[Local, Array, Array, Array]:
         state, last, total, going = carry
-        state, value = nn.passes(
-            jax.random.fold_in(key, number),
-            data,
-            batch_size=config.batch_size,
-            epochs=1,
-            step=lambda state, batch: step(config, weights, going, state, batch),
-            state=state,
-        )
+        advance = partial(step, config, weights, going)
+        if data.items.shape[0] <= config.batch_size:
+            # One batch has room for all: there is nothing to shuffle, which would take as long as the steps.
+            state, value = advance(state, nn.Batch(data.users, data.items, data.labels, data.real))
+        else:
+            own = jax.random.fold_in(key, number)
+            state, value = nn.passes(own, data, batch_size=config.batch_size, epochs=1, step=advance, state=state)
         total = total + value
         value = jnp.where(going, total / (number + 1) if config.compat else value, last)
         settled = (number > 0) & (jnp.abs(value - last) < config.tolerance * jnp.abs(last))
