@@ -61,7 +61,7 @@ def test_tables_share_their_runs():
     for number in ("2", "3", "4", "8"):
         assert len(table["1"] & table[number]) >= 6, number
     shown = [figure.grid.number for figure in PAPER.figures]
-    assert shown == ["2", "3", "4", "5", "6", "group-size"]
+    assert shown == ["2", "3", "4", "5", "6", "group-size", "planted"]
     for figure in ("2", "3", "6", "group-size"):
         assert runs(figures=[figure]) <= table["1"]
 

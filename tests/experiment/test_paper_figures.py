@@ -41,7 +41,8 @@ def test_the_histogram_holds_every_client_once():
 
 
 def test_elbow_sorts_the_similarities_of_who_was_there():
-    now = simulation(scores=np.array([0.5, np.nan, 2.0, 1.0]), member=np.array([False, False, True, True]))
+    present, member = np.array([True, False, True, True]), np.array([False, False, True, True])
+    now = simulation(scores=np.array([0.5, 9.0, 2.0, 1.0]), present=present, member=member)
     measured = figures.ELBOW.of_run(now, [])
     assert measured == {"scores": [2.0, 1.0, 0.5], "members": 2}
     (panel,) = figures.elbow(GRID, [sample(measured)]).panels

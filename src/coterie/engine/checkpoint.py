@@ -65,7 +65,7 @@ def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> N
         with draft.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for array in arrays.values():
-                np.ascontiguousarray(array).tofile(file)
+                file.write(np.ascontiguousarray(array).data)
 
     write_atomically(path, stream)
 
