@@ -121,3 +121,16 @@ def test_what_is_missing_to_draw_is_named(monkeypatch):
     monkeypatch.setattr(drawing, "find_spec", lambda name: None if name == "plotly" else object())
     with pytest.raises(CoterieError, match=r"Figures need plotly; run: pip install 'coterie\[plots\]'"):
         drawing.require()
+
+
+def test_the_group_is_compared_with_the_communities():
+    truth = SimpleNamespace(user_community=np.array([0, 1, 0, 1]))
+    now = simulation(core=2, scores=np.array([3.0, 1.0, 5.0, 4.0]), member=np.array([True, False, True, True]))
+    now.problem.data = SimpleNamespace(truth=truth)
+    found = figures.PLANTED.of_round(now)
+    assert found["share"] == pytest.approx(2 / 3, abs=1e-4) and found["chance"] == 0.5 and found["members"] == 3
+    assert found["scores"] == [5, 4, 3, 1] and found["same"] == [True, False, True, False]
+    measured = figures.PLANTED.of_run(now, [found, {**found, "members": 2, "share": 1.0}])
+    every, first = figures.planted(GRID, [sample(measured)]).panels
+    assert every.series[0].y == [found["share"], 1.0] and every.series[1].y == [0.5, 0.5]
+    assert [list(each.x) for each in first.series] == [[1, 3], [2, 4]] and first.marks == ((3, "group of 3"),)
