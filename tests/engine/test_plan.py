@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.data import synthetic
-from coterie.engine.plan import LocalUsers, capacities, make_plan
+from coterie.engine.plan import LocalUsers, capacities, enough_buckets, make_plan
 from coterie.engine.simulate import hide
 from coterie.evaluation.protocols import ProtocolOptions, prepare
 from coterie.testing import toys
@@ -145,3 +145,8 @@ def test_capacities_hold_every_size(sizes):
     chosen = capacities(np.array(sizes), 4)
     assert chosen[-1] >= max(sizes)
     assert chosen[-1] <= max(1, 1.13 * max(sizes))
+
+
+@pytest.mark.parametrize(("interactions", "buckets"), [(0, 1), (19_999, 1), (20_000, 2), (98_000, 4), (10**7, 4)])
+def test_small_data_is_not_worth_many_buckets(interactions, buckets):
+    assert enough_buckets(interactions) == buckets

@@ -19,6 +19,10 @@ SLOTS = 1 << 22
 """Most (client, item) slots that a chunk may have."""
 
 
+WORTH = 20_000
+"""Interactions for which one more bucket is worth the time that it takes to compile."""
+
+
 class Part(NamedTuple):
     """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals."""
 
@@ -105,6 +109,11 @@ def capacities(sizes: Ints, most: int) -> list[int]:
     return chosen[::-1]
 
 
+def enough_buckets(interactions: int) -> int:
+    """Return how many buckets are worth compiling: one for small data, four at most."""
+    return min(4, 1 + interactions // WORTH)
+
+
 def _rounded(sizes: Ints) -> Ints:
     """Round sizes up to steps of about an eighth, so that the choice stays cheap on any data."""
     step = np.maximum(1, 2 ** np.maximum(np.floor(np.log2(np.maximum(sizes, 1))) - 3, 0)).astype(np.int64)
@@ -114,7 +123,7 @@ def _rounded(sizes: Ints) -> Ints:
 def make_plan(
     problem: Problem,
     *,
-    buckets: int = 4,
+    buckets: int | None = None,
     chunk_size: int = 4096,
     cohort: int | None = None,
     chunk_clients: int | None = None,
@@ -127,7 +136,7 @@ def make_plan(
     of more than `part_clients` is cut into several.
     """
     sizes = np.bincount(problem.client, minlength=problem.n_clients)
-    limits = capacities(sizes, buckets)
+    limits = capacities(sizes, buckets or enough_buckets(len(problem.train)))
     bucket_of = np.searchsorted(limits, sizes).astype(np.int32)
     local = LocalUsers.of(problem)
     row_of = np.zeros(problem.n_clients, np.int32)

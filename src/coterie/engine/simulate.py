@@ -93,7 +93,7 @@ class Simulation:
         conduct: Conduct,
         *,
         rows: bool | None = None,
-        buckets: int = 4,
+        buckets: int | None = None,
         chunk_size: int = 4096,
     ) -> None:
         check_task(algorithm, problem)
@@ -129,7 +129,7 @@ class Simulation:
         one = lambda: self.algorithm.init_client(jax.random.key(0), config, catalogue, Client(0, 1))  # noqa: E731
         return self.problem.n_clients * codec.size(jax.eval_shape(one))
 
-    def _plan(self, buckets: int, chunk_size: int) -> Plan:
+    def _plan(self, buckets: int | None, chunk_size: int) -> Plan:
         each = max(1, self.private_bytes // self.problem.n_clients)
         return make_plan(
             self.problem,

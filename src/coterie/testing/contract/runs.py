@@ -47,7 +47,7 @@ class Watched(Simulation):
         self.order, self.answers = order, Answers(None, None)
         super().__init__(*args, **(LAYOUT | layout))
 
-    def _plan(self, buckets: int, chunk_size: int) -> Plan:
+    def _plan(self, buckets: int | None, chunk_size: int) -> Plan:
         plan = super()._plan(buckets, chunk_size)
         return plan if self.order is None else shuffled(plan, self.order)
 
