@@ -85,11 +85,6 @@ class Config(ClientConfig):
         """YAML takes `off` for false."""
         return "off" if value is False else value
 
-    @property
-    def contrasts(self) -> bool:
-        """Whether the contrastive term is there."""
-        return self.item_term == "contrast" and self.supcon != "off" and self.weight > 0
-
 
 class Server(NamedTuple):
     """The last step: mean table, categories, who is in the group and its model, and how it came about.
@@ -223,9 +218,8 @@ def item_step(
     rate = config.item_lr * config.weight
     every = config.supcon_every if config.supcon == "every" else 1
     if config.item_term == "similarity":
-        gradient = jax.grad(similarity)(items, labels, batch, config.clusters)
-        step = lambda items: items - rate * gradient  # noqa: E731
-    elif config.contrasts:
+        step = lambda items: items - rate * jax.grad(similarity)(items, labels, batch, config.clusters)  # noqa: E731
+    elif config.item_term == "contrast" and config.supcon != "off":
         some = None if order is None else window(order, config.supcon_sample, number)
         step = partial(contrast_step, config, rate * every, labels, some)
     else:
@@ -295,15 +289,11 @@ def _contrast(items: Array, labels: Array, clusters: int, temperature: float) ->
     return temperature / BASE_TEMPERATURE * each.mean(), slope
 
 
-def _contrast_forward(items: Array, labels: Array, clusters: int, temperature: float) -> tuple[Array, Array]:
-    return _contrast(items, labels, clusters, temperature)
-
-
 def _contrast_backward(clusters: int, temperature: float, slope: Array, change: Array) -> tuple[Array, None]:
     return change * slope, None
 
 
-contrast.defvjp(_contrast_forward, _contrast_backward)
+contrast.defvjp(_contrast, _contrast_backward)
 
 
 def printed_contrast(items: Array, labels: Array, clusters: int, temperature: float) -> Array:

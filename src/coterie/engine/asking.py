@@ -116,8 +116,7 @@ class Asking:
         def one(row: Bucket, client: Array) -> Answers:
             return self.answers(self.scorer(server, store, row, client), row)
 
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.no_answers(bucket))
-        return each_client(one, nothing, bucket, members, chunks)
+        return each_client(one, self.no_answers(bucket), bucket, members, chunks)
 
 
 def each_client(one: Callable[[Bucket, Array], Any], start: Any, bucket: Bucket, members: Array, chunks: Array) -> Any:
