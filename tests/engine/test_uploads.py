@@ -44,8 +44,19 @@ def test_sum_weighs_by_client_number_and_never_reads_who_does_not_count(uploads)
 
 def test_products_and_mixtures_of_all_pairs(uploads):
     numbers = np.arange(5)
-    np.testing.assert_allclose(uploads.products(), 5 * np.outer(numbers, numbers))  # four entries and a bias
+    for centre in (0, 2):
+        products = uploads.products(Message(np.full((2, 2), centre, np.float32), np.float32(centre)))
+        np.testing.assert_allclose(products, 5 * np.outer(numbers, numbers))  # four entries and a bias
     weights = np.random.default_rng(0).random((5, 5)).astype(np.float32)
     mixed = uploads.mix(weights)
     np.testing.assert_allclose(mixed.bias, weights @ numbers, rtol=1e-6)
     np.testing.assert_allclose(mixed.items, np.ones((5, 2, 2)) * (weights @ numbers)[:, None, None], rtol=1e-6)
+
+
+def test_products_about_the_mean_are_as_good_as_in_full_precision():
+    draw = np.random.default_rng(0)
+    tables = draw.normal(size=(1, 400, 8)) + 0.1 * draw.normal(size=(30, 400, 8))
+    uploads = Uploads([Message(tables.astype(np.float32), np.zeros((30, 1), np.float32))], np.arange(30))
+    found = uploads.products(Message(tables.mean(0).astype(np.float32), np.zeros(1, np.float32)))
+    flat = tables.reshape(30, -1)
+    np.testing.assert_allclose(found, flat @ flat.T, rtol=1e-5)

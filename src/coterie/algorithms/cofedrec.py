@@ -27,6 +27,7 @@ contrastive term may be computed on a sample or every few batches: it costs n_it
 from __future__ import annotations
 
 from functools import partial
+from itertools import combinations_with_replacement, pairwise
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -58,6 +59,9 @@ info = Info(
 )
 
 BASE_TEMPERATURE = 0.5
+
+BLOCK = 400
+"""Items in a block of pairs: larger ones leave the processor's cache."""
 
 
 class Config(ClientConfig):
@@ -273,20 +277,41 @@ def contrast(items: Array, labels: Array, clusters: int, temperature: float) -> 
 def _contrast(items: Array, labels: Array, clusters: int, temperature: float) -> tuple[Array, Array]:
     """Return the term and its gradient, which share their costly part, exp s."""
     unit, length, total, others = Peers.of(items, labels, clusters)
-    n, number = len(items), jnp.arange(len(items))
-    alone = others == 0
-    peers = jnp.maximum(others, 1)
-    # Unit vectors: s is at most 1 / t, so no row needs a maximum of its own.
-    close = jnp.exp((unit @ unit.T - 1) / temperature).at[number, number].set(0)
-    mass = close @ jnp.ones(n)
+    n, alone, peers = len(items), others == 0, jnp.maximum(others, 1)
+    mass, push = _pushes(unit, alone, temperature)
     pulls = jnp.sum(unit * total, 1) / peers / temperature
     each = jnp.where(alone, 0, jnp.log(mass) + 1 / temperature - pulls)
-    share = jnp.where(alone, 0, 1 / mass)
-    push = (close * (share[:, None] + share[None, :])) @ unit
     pull = jnp.where(alone, 0, 2 / peers)[:, None] * total
     slope = (push - pull) / (n * BASE_TEMPERATURE)
     slope = (slope - jnp.sum(slope * unit, 1, keepdims=True) * unit) / length
     return temperature / BASE_TEMPERATURE * each.mean(), slope
+
+
+def _pushes(unit: Array, alone: Array, temperature: float) -> tuple[Array, Array]:
+    """Return each item's mass `sum_j e_ij` and its push `sum_j (e_ij / mass_i + e_ij / mass_j) x_j`, j other than i.
+
+    `e_ij = exp((x_i . x_j - 1) / t)` is symmetric, so only the blocks on and above the diagonal are computed. Unit
+    vectors: no exponent is above 0, and no row needs a maximum of its own.
+    """
+    cuts = np.linspace(0, len(unit), 1 + max(1, len(unit) // BLOCK)).astype(int)
+    parts = [slice(*ends) for ends in pairwise(cuts)]
+    x = [unit[part] for part in parts]
+    close = {
+        (i, j): jnp.exp((x[i] @ x[j].T - 1) / temperature) * (1 - jnp.eye(len(x[i])) if i == j else 1)
+        for i, j in combinations_with_replacement(range(len(x)), 2)
+    }
+    sums = [jnp.zeros(len(rows)) for rows in x]
+    for (i, j), block in close.items():
+        sums[i] += block.sum(1)
+        sums[j] += 0 if i == j else block.sum(0)
+    mass = jnp.concatenate(sums)
+    share = jnp.where(alone, 0, 1 / mass)
+    push = [jnp.zeros_like(rows) for rows in x]
+    for (i, j), block in close.items():
+        both = block * (share[parts[i]][:, None] + share[parts[j]][None, :])
+        push[i] += both @ x[j]
+        push[j] += 0 if i == j else (x[i].T @ both).T
+    return mass, jnp.concatenate(push)
 
 
 def _contrast_backward(clusters: int, temperature: float, slope: Array, change: Array) -> tuple[Array, None]:

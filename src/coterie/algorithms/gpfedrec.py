@@ -158,7 +158,8 @@ def server_update(key: Array, config: Config, server: Server, received: Received
     present = np.asarray(received.present)
     both = np.ix_(present, present)
     weights = np.zeros((len(present), len(present)), np.float32)
-    weights[both] = graph(config, similarities(received.uploads.products()[both]))
+    mean = jax.tree.map(lambda total: total / received.weight, received.total)
+    weights[both] = graph(config, similarities(received.uploads.products(mean)[both]))
     targets = received.uploads.mix(weights).items
     if not present.all():
         targets = jnp.where(received.present[:, None, None], targets, server.targets)
