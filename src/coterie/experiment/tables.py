@@ -86,7 +86,7 @@ def _lines(
     lines = []
     for metric in grid.metrics:
         runs = [(trial.form, found[trial.name]) for trial in trials]
-        values = [(form, result["metrics"][metric]) for form, result in runs if result is not None]
+        values = [(form, result[grid.part][metric]) for form, result in runs if result is not None]
         published = lookup(paper, row.table or grid.number, data, row.method or row.label, metric, row.at)
         lines.append(Line(data, row.label, metric, published, _by_form(grid, values), broken))
     return lines
@@ -95,7 +95,12 @@ def _lines(
 def _references(
     grid: Grid, data: str, trials: Sequence[Trial], found: Mapping[str, Mapping[str, Any] | None]
 ) -> list[Line]:
-    """Return the lines of the references: every run of a seed has the same, so one of each seed is enough."""
+    """Return the lines of the references: every run of a seed has the same, so one of each seed is enough.
+
+    They are measured on test items alone.
+    """
+    if grid.part == "validation":
+        return []
     one_per_seed = {(trial.form, trial.seed): result for trial in trials if (result := found[trial.name])}
     lines = []
     for name in REFERENCES:
@@ -174,13 +179,15 @@ def _cell(grid: Grid, line: Line, form: str, counts_differ: bool) -> str:
 
 def _notes(grid: Grid, counts: Collection[int]) -> tuple[str, ...]:
     unit = "in percent" if grid.scale == 100 else "as they are"
+    of = " on validation items" if grid.part == "validation" else ""
     honest = grid.protocol_of("honest")
     notes = [
-        f"Values {unit}. published: printed in the paper; {honest}-paper: ours under the paper's protocol; "
+        f"Values {unit}{of}. published: printed in the paper; {honest}-paper: ours under the paper's protocol; "
         f"{honest}: ours under the honest one; {NOTHING}: there is none."
     ]
     if counts:
         notes.append(_spread_note(counts))
+    if counts and grid.part == "metrics":
         notes.append("In brackets: references, which see all training data in one place.")
     return (*notes, *grid.notes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from coterie.engine.simulate import Simulation
@@ -41,7 +41,8 @@ class Grid:
     """The runs behind a table, or behind a figure: rows x data sets x forms x seeds.
 
     `protocol` is the name of the honest form. `scale` turns a metric into the unit of the paper. `quick` are the
-    rows of the small version; with none, it is left out of it unless asked for.
+    rows of the small version; with none, it is left out of it unless asked for. `part` is what the metrics are
+    measured on, the test items or those of `validation`.
     """
 
     number: str
@@ -56,6 +57,7 @@ class Grid:
     seeds: int = 3
     quick: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    part: Literal["metrics", "validation"] = "metrics"
 
     def protocol_of(self, form: str) -> str:
         """Return the name of the protocol in a form."""
