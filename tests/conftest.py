@@ -3,9 +3,15 @@
 Dtype promotion stays as it is: counts and masks are multiplied into sums all over the engine, on purpose.
 """
 
-import jax
+import os
+
 import pytest
 from hypothesis import settings
+
+# Tests compile much and compute little. The backend reads this when it starts, so it comes before JAX.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+import jax
 
 from coterie.files import use_compilation_cache
 

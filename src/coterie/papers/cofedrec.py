@@ -39,7 +39,7 @@ def pfedrec(data: str, **changes: Any) -> Settings:
     return {"algorithm": "pfedrec", "rounds": ROUNDS, "lr": LR[data], **changes}
 
 
-# What is tried for each method, and what validation chose: see `TUNING`. On other data sets the first chosen one is used.
+# What is tried for each method, and which of them validation chose (table `tuning`).
 TRIED: dict[str, tuple[Settings, ...]] = {
     "MF": tuple({"algorithm": "mf", "rounds": ROUNDS, "lr": lr} for lr in (0.0005, 0.001, 0.002)),
     "NCF": tuple({"algorithm": "ncf", "rounds": ROUNDS, "lr": lr} for lr in (0.0005, 0.001, 0.002)),
