@@ -17,6 +17,9 @@ from coterie.testing import contract, median
 from coterie.testing.contract import runs
 from coterie.wire import codec
 
+VARIANT = ("settings_round_trip", "resumed_equals_uninterrupted", "compiled_round_equals_plain_loop")
+"""Points that an algorithm is checked for again under other defaults."""
+
 ALGORITHMS = {name: algorithms.get(name) for name in algorithms.names()} | {"median": Algorithm.from_module(median)}
 
 LONG = ("learns_planted_structure", "local_training_leaks_only_on_paper")
@@ -25,6 +28,8 @@ LONG = ("learns_planted_structure", "local_training_leaks_only_on_paper")
 
 def cases():
     for name, point in itertools.product(ALGORITHMS, contract.POINTS):
+        if name in algorithms.VARIANTS and point not in VARIANT:
+            continue
         group = f"{name}-{point}" if point in LONG else name
         yield pytest.param(name, point, marks=pytest.mark.xdist_group(group), id=f"{name}-{point}")
 

@@ -11,14 +11,29 @@ ROOT = Path(coterie.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 ALGORITHMS = [path for path in FILES if path.parent.name == "algorithms" and path.stem != "__init__"]
-PARTS = ("coterie.algorithm", "coterie.nn", "coterie.clustering")
-ALLOWED = ("__future__", "functools", "typing", *PARTS, "jax", "numpy", "optax", "pydantic")
+PARTS = ("coterie.algorithm", "coterie.nn", "coterie.clustering", "coterie.fedsgd")
+ALLOWED = ("__future__", "functools", "itertools", "typing", *PARTS, "jax", "numpy", "optax", "pydantic")
 
 BELOW = {
     "data": ("data", "algorithm", "shuffling", "errors"),
     "evaluation": ("evaluation", "data", "errors"),
     "wire": ("wire", "algorithm", "errors"),
-    "engine": ("engine", "data", "evaluation", "wire", "algorithm", "uploads", "errors", "files"),
+    "attacks": ("attacks", "attack", "algorithm", "nn", "errors"),
+    "defences": ("defences", "defence", "algorithm", "errors"),
+    "engine": (
+        "engine",
+        "data",
+        "evaluation",
+        "wire",
+        "algorithm",
+        "attack",
+        "defence",
+        "regulariser",
+        "nn",
+        "uploads",
+        "errors",
+        "files",
+    ),
 }
 """What a station may import of the package; those not listed are free."""
 

@@ -60,6 +60,7 @@ Message = Any
 """A NamedTuple of arrays: `Server`, `Private`, `Download` or `Upload` of some algorithm."""
 
 Rule = Literal["mean", "weighted", "sum", "per_item_mean"]
+Optimiser = Literal["none", "sgd", "adam"]
 
 
 class Settings(BaseModel):
@@ -73,8 +74,14 @@ class ClientConfig(Settings):
 
     batch_size: int = Field(256, ge=1, description="samples per local step")
     local_epochs: int = Field(1, ge=1, description="passes over the local samples per round")
-    negatives: int = Field(4, ge=0, description="negatives drawn per interaction, anew each round")
+    negatives: int = Field(4, ge=0, description="negatives drawn per interaction")
+    redraw: bool = Field(True, description="whether negatives are drawn anew each round, or once for all")
     aggregation: Rule = Field("mean", description="how uploads are combined")
+    server_optimiser: Optimiser = Field("none", description="what makes a step of the server's change")
+    server_lr: float = Field(1.0, gt=0, description="rate of the server's optimiser")
+    regulariser: Literal["none", "popularity"] = Field(
+        "none", description="popularity: the server keeps popular and other items apart after every round"
+    )
     eval_table: Literal["global", "local"] = Field(
         "global", description="evaluate with the server's new state, or with what the client just trained"
     )
@@ -140,7 +147,7 @@ class Info:
 
     `only_if` has pairs of fields of `Answer`: the first travels only to clients for which the second, a flag, holds.
     `shares` names the fields of `Private` that are uploaded by design, as they are after training, under the same name:
-    a client's own item table, say.
+    a client's own item table, say. `upload` is what an upload is to the download: its change, its gradient, or else.
     """
 
     name: str
@@ -155,9 +162,10 @@ class Info:
     status: str = "complete"
     only_if: tuple[tuple[str, str], ...] = ()
     shares: tuple[str, ...] = ()
+    upload: Literal["change", "gradient", "other"] = "change"
 
 
-OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve")
+OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve", "end_round")
 
 
 def _absent(*_: Any) -> Any:
@@ -171,8 +179,9 @@ class Algorithm:
     A federated algorithm has all of the first block. A centralised one has `train` in place of
     `local_update` and `server_update`. `personalise` gives the client's own view after local training, for
     `eval_table=local`; `resolve` fills settings that depend on the data. `answer` is what the server sends back, at
-    the end of a step, to a client that took part, and `receive` what that client keeps of it. `observe` gives numbers
-    about the server's state that are worth a line in the log of each round.
+    the end of a step, to a client that took part, and `receive` what that client keeps of it. `end_round` is what the
+    server does by itself after the last step of a round. `observe` gives numbers about the server's state that are
+    worth a line in the log of each round.
 
     A server that sees sums takes its step inside a compiled program. One that sees single uploads takes it outside,
     so that it may use any library, and compiles what is worth it.
@@ -192,6 +201,7 @@ class Algorithm:
     receive: Callable[..., Message] | None = None
     observe: Callable[..., dict[str, Array]] | None = None
     resolve: Callable[..., ClientConfig] | None = None
+    end_round: Callable[..., Message] | None = None
 
     @property
     def central(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from coterie.algorithm import Message, Received, Rule, Samples
@@ -79,6 +80,7 @@ def squared(predictions: Array, labels: Array) -> Array:
 
 
 LOSSES = {"bce": bce, "squared": squared}
+OPTIMISERS = {"sgd": optax.sgd, "adam": optax.adam}
 
 
 def pick(table: Array, users: Array) -> Array:

@@ -13,7 +13,7 @@ from coterie.errors import CoterieError
 KEY = jax.random.key(0)
 ALGORITHM = algorithms.get("fedrap")
 PLAIN = {
-    "embedding_dim": 2, "lr": 0.5, "item_lr": 3.0, "server_lr": 1.0, "weight_decay": 0.01, "independence": 0.2,
+    "embedding_dim": 2, "lr": 0.5, "item_lr": 3.0, "shared_lr": 1.0, "weight_decay": 0.01, "independence": 0.2,
     "sparsity": 0.3,
 }  # fmt: skip
 CATALOGUE = Catalogue(n_items=3, n_users=8, n_clients=8, popularity=jnp.zeros(3))
@@ -98,13 +98,13 @@ def test_the_server_takes_the_mean_of_the_tables_and_counts_its_steps():
     tables = [shared_table(down, upload) for upload in (first, second)]
     np.testing.assert_allclose(server.items, np.mean(tables, 0), rtol=1e-6)
     assert server.round == 5
-    faster = ALGORITHM.server_update(KEY, settings(server_lr=3.0), down, Received(total, weight=2.0, clients=2))
+    faster = ALGORITHM.server_update(KEY, settings(shared_lr=3.0), down, Received(total, weight=2.0, clients=2))
     np.testing.assert_allclose(faster.items, 0.8 * SHARED + 3 * np.asarray(total.items) / 2, rtol=1e-6)
 
 
 def test_the_server_multiplies_by_half_the_items_unless_told():
-    for given, factor in (({"server_lr": 0.0}, 1.5), ({"server_lr": 0.0, "compat": True}, 1.0), ({}, 1.0)):
-        assert ALGORITHM.resolve(settings(**given), CATALOGUE).server_lr == factor
+    for given, factor in (({"shared_lr": 0.0}, 1.5), ({"shared_lr": 0.0, "compat": True}, 1.0), ({}, 1.0)):
+        assert ALGORITHM.resolve(settings(**given), CATALOGUE).shared_lr == factor
 
 
 def test_scores_add_the_two_tables():

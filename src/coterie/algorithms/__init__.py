@@ -5,12 +5,22 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from pydantic import create_model
 
 from coterie.algorithm import Algorithm
 from coterie.errors import CoterieError, unknown
 
-NAMES = ("popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec", "mf", "ncf")
+NAMES = (
+    "popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec",
+    "fedsgd", "simgcl", "union", "cl4fedrec", "rcl4fedrec", "mf", "ncf",
+)  # fmt: skip
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"rcl4fedrec": ("cl4fedrec", {"regulariser": "popularity"})}
+"""Names under which an algorithm has other defaults."""
 
 
 def names() -> tuple[str, ...]:
@@ -24,7 +34,18 @@ def get(name: str) -> Algorithm:
         return _from_file(Path(name))
     if name not in NAMES:
         raise unknown("algorithm", name, NAMES)
-    return Algorithm.from_module(importlib.import_module(f"coterie.algorithms.{name}"))
+    base, defaults = VARIANTS.get(name, (name, {}))
+    algorithm = Algorithm.from_module(importlib.import_module(f"coterie.algorithms.{base}"))
+    return algorithm if base == name else _variant(algorithm, name, defaults)
+
+
+def _variant(algorithm: Algorithm, name: str, defaults: dict[str, Any]) -> Algorithm:
+    changed = ", ".join(f"{key}={value}" for key, value in defaults.items())
+    info = replace(algorithm.info, name=name, summary=f"{algorithm.info.name} with {changed}")
+    fields: dict[str, Any] = {
+        key: (algorithm.Config.model_fields[key].annotation, value) for key, value in defaults.items()
+    }
+    return replace(algorithm, info=info, Config=create_model("Config", __base__=algorithm.Config, **fields))
 
 
 def _from_file(path: Path) -> Algorithm:

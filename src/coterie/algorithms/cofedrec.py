@@ -55,6 +55,7 @@ info = Info(
     touches="catalogue",
     only_if=(("items", "member"), ("tower", "member")),
     shares=("items", "tower"),
+    upload="other",
     rounds=100,
 )
 

@@ -43,6 +43,7 @@ info = Info(
     server_sees="updates",
     item_tables=("items", "target"),
     touches="catalogue",
+    upload="other",
     rounds=100,
 )
 

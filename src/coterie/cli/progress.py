@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
-    from coterie.engine.simulate import Record, Simulation
+    from coterie.engine.simulate import Simulation
+    from coterie.engine.state import Record
 
 LINES = 10
 """How many lines a run writes, at most, where there is no terminal."""

@@ -71,6 +71,16 @@ class Interactions:
                 f"(the first is '{self.user_ids[0]}')."
             ) from None
 
+    def item_number(self, item_id: str | int) -> int:
+        """Return the number of an item id as the source spells it."""
+        try:
+            return self.item_ids.index(str(item_id))
+        except ValueError:
+            raise CoterieError(
+                f"Item '{item_id}' is not in {self.name}, which has {self.n_items:,} items "
+                f"(the first is '{self.item_ids[0]}')."
+            ) from None
+
     def title(self, item: int) -> str:
         """Return the title of an item number, or its id where no title is known."""
         return self.titles[item] if self.titles else self.item_ids[item]

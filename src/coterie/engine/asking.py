@@ -35,7 +35,8 @@ class Trained(NamedTuple):
 class Asking:
     """The functions of an algorithm that clients answer with.
 
-    `rows` is whether item tables are handed over by row; `task` and `candidates` say what is evaluated.
+    `rows` is whether item tables are handed over by row; `task` and `candidates` say what is evaluated; `watched` are
+    items whose rank is asked of everybody.
     """
 
     algorithm: Algorithm
@@ -44,6 +45,7 @@ class Asking:
     task: str
     candidates: bool
     rows: bool
+    watched: tuple[int, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,14 +102,19 @@ class Asking:
         users = jnp.arange(row.bounds.shape[0] - 1)
         if self.task == "rating":
             return evaluate.predicted(score, row, users)
-        if self.candidates:
-            return evaluate.sampled(score, row, users)
-        return evaluate.full(score, row, users, self.n_items)
+        if not self.candidates:
+            return evaluate.full(score, row, users, self.n_items, self.watched)
+        answers = evaluate.sampled(score, row, users)
+        if not self.watched:
+            return answers
+        return answers._replace(watched=evaluate.full(score, row, users, self.n_items, self.watched).watched)
 
     def no_answers(self, bucket: Bucket) -> Answers:
         """Return the place for the answers of a bucket."""
         kind = jnp.float32 if self.task == "rating" else jnp.int32
-        return Answers(*(jnp.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test)))
+        validation, test = (jnp.zeros(part.items.shape, kind) for part in (bucket.validation, bucket.test))
+        shape = (*bucket.test.items.shape[:2], len(self.watched))
+        return Answers(validation, test, jnp.zeros(shape, jnp.int32) if self.watched else None)
 
     @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
     def ask(self, server: Message, store: Message, bucket: Bucket, members: Array, chunks: Array) -> Answers:

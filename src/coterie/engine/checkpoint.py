@@ -17,7 +17,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from coterie.engine.evaluate import Answers
-from coterie.engine.simulate import Best, Record, Simulation, State
+from coterie.engine.simulate import Simulation
+from coterie.engine.state import Best, Record, State
 from coterie.errors import CoterieError
 from coterie.files import write_atomically
 
@@ -136,7 +137,8 @@ def load(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
     if about["best"] is not None:
         state = _unpacked_state(arrays, simulation, "best", about["best"]["state"], path)
         record = next(r for r in simulation.history if r.round == about["best"]["round"])
-        answers = Answers(*(arrays[f"answers['{part}']"] for part in Answers._fields))
+        parts = {part: f"answers['{part}']" for part in Answers._fields}
+        answers = Answers(**{part: arrays[name] for part, name in parts.items() if name in arrays})
         simulation.best = Best(about["best"]["value"], record, state, answers)
 
 
@@ -152,7 +154,8 @@ def load_model(path: Path, simulation: Simulation, identity: dict[str, Any]) -> 
 
 
 def _packed_state(state: State, prefix: str) -> dict[str, np.ndarray]:
-    return pack(state.server, f"{prefix}.server") | pack(state.stores, f"{prefix}.private")
+    kept = pack(state.server, f"{prefix}.server") | pack(state.beside, f"{prefix}.beside")
+    return kept | pack(state.stores, f"{prefix}.private")
 
 
 def _unpacked_state(
@@ -160,5 +163,6 @@ def _unpacked_state(
 ) -> State:
     like = simulation.state
     server = unpack(arrays, like.server, f"{prefix}.server", source, lambda leaf: leaf)
+    beside = unpack(arrays, like.beside, f"{prefix}.beside", source, lambda leaf: leaf)
     stores = unpack(arrays, like.stores, f"{prefix}.private", source, simulation.store.keep)
-    return State(server, stores, number)
+    return State(server, stores, number, beside)

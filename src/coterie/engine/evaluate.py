@@ -5,7 +5,7 @@ All ranking metrics are functions of these ranks (`evaluation.metrics`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +20,9 @@ from coterie.evaluation.problem import Problem
 MISS = 2**30
 """The rank of an item whose score is not a number."""
 
+EXPOSED = (5, 10, 20, 30)
+"""Lengths of the lists in which exposure is measured."""
+
 PAIRS = 1 << 18
 """Scores computed at a time, which bounds memory whatever the number of users."""
 
@@ -27,10 +30,15 @@ ScoreUser = Callable[[Array, Array], Array]
 
 
 class Answers(NamedTuple):
-    """Per local user: ranks (0 beyond the held-out items) or predicted ratings."""
+    """Per local user: ranks (0 beyond the held-out items) or predicted ratings.
+
+    `watched` has, where items are watched, the rank of each among all that the user has never interacted with; 0 where
+    it is not among them.
+    """
 
     validation: Any
     test: Any
+    watched: Any = None
 
 
 class Lists(NamedTuple):
@@ -78,11 +86,14 @@ def _each(one: Callable[[Array], tuple[Array, ...]], users: Array, scores: int) 
     return jax.vmap(one)(users) if len(users) <= together else jax.lax.map(one, users, batch_size=together)
 
 
-def full(score: ScoreUser, row: Bucket, users: Array, n_items: int) -> Answers:
-    """Rank held-out items among all items but the user's training items (and, for test, validation items)."""
-    everything = jnp.arange(n_items)
+def full(score: ScoreUser, row: Bucket, users: Array, n_items: int, watched: Sequence[int] = ()) -> Answers:
+    """Rank held-out items among all items but the user's training items (and, for test, validation items).
 
-    def one(user: Array) -> tuple[Array, Array]:
+    Watched items are ranked among those that are not held out either.
+    """
+    everything, watched_items = jnp.arange(n_items), jnp.array(watched, jnp.int32)
+
+    def one(user: Array) -> tuple[Array, ...]:
         scores = score(user, everything)
         assert row.seen is not None
         free = jnp.ones(n_items + 1, bool).at[row.seen[user]].set(False)
@@ -92,9 +103,19 @@ def full(score: ScoreUser, row: Bucket, users: Array, n_items: int) -> Answers:
             real = _held(held)
             free = free.at[jnp.where(real, held.items, n_items)].set(False)
             answers.append(ranks(scores[held.items], real, scores, free[:n_items]))
-        return answers[0], answers[1]
+        if watched:
+            answers.append(_watched_ranks(scores, free[:n_items], watched_items))
+        return tuple(answers)
 
     return Answers(*_each(one, users, n_items))
+
+
+def _watched_ranks(scores: Array, free: Array, watched: Array) -> Array:
+    """Return the rank of each watched item among the free ones, ties against it; 0 where it is not free."""
+    own = scores[watched]
+    before = jnp.sum(~(scores[None, :] < own[:, None]) & free[None, :], 1)  # it is one of them itself
+    rank = jnp.where(jnp.isnan(own), MISS, before)
+    return jnp.where(free[watched], rank, 0).astype(jnp.int32)
 
 
 def predicted(score: ScoreUser, row: Bucket, users: Array) -> Answers:
@@ -127,3 +148,16 @@ def measure(problem: Problem, answers: Answers, part: str) -> dict[str, float]:
     real = np.arange(table.shape[1]) < held.items.lengths[:, None]
     predicted, actual = table[real], held.ratings.values
     return {"mae": metrics.mae(predicted, actual), "rmse": metrics.rmse(predicted, actual)}
+
+
+def exposure(watched: np.ndarray, targets: int) -> dict[str, float]:
+    """Return ER@K: the share of users, among those who never met a target, that have it in their first K items.
+
+    The first `targets` columns are the targets, the others untouched items of equal popularity.
+    """
+    found = {}
+    for name, ranks in (("", watched[:, :targets]), ("control ", watched[:, targets:])):
+        asked = np.maximum((ranks > 0).sum(0), 1)
+        for k in EXPOSED:
+            found[f"{name}er@{k}"] = float(np.mean(((ranks > 0) & (ranks <= k)).sum(0) / asked)) if ranks.size else 0.0
+    return found

@@ -128,17 +128,18 @@ def make_plan(
     cohort: int | None = None,
     chunk_clients: int | None = None,
     part_clients: int | None = None,
+    seen: bool = False,
 ) -> Plan:
     """Lay out the clients of a problem.
 
     A chunk holds about `chunk_size` interactions, which keeps its working set in the processor's cache, and no
     more clients than a bucket is expected to have in a step of `cohort` clients, nor than `chunk_clients`. A bucket
-    of more than `part_clients` is cut into several.
+    of more than `part_clients` is cut into several. Training items are listed where all items are ranked, or `seen`.
     """
     sizes = np.bincount(problem.client, minlength=problem.n_clients)
     limits = capacities(sizes, buckets or enough_buckets(len(problem.train)))
     bucket_of = np.searchsorted(limits, sizes).astype(np.int32)
-    local = LocalUsers.of(problem)
+    local, seen = LocalUsers.of(problem), seen or problem.protocol.candidates is None
     row_of = np.zeros(problem.n_clients, np.int32)
     layouts = []
     for number, capacity in enumerate(limits):
@@ -147,7 +148,7 @@ def make_plan(
         share = len(members) if cohort is None else -(-len(members) * cohort // problem.n_clients)
         # The engine keeps a number for each item and client of a chunk (`tables.renumber`): bound that too.
         chunk = max(1, min(chunk_size // capacity, share, len(members), SLOTS // problem.data.n_items))
-        layouts.append(_layout(problem, local, members, capacity, min(chunk, chunk_clients or chunk)))
+        layouts.append(_layout(problem, local, members, capacity, min(chunk, chunk_clients or chunk), seen))
     plan = Plan(layouts, bucket_of, row_of, problem.data.n_items, problem.data.n_users)
     return plan if part_clients is None else _cut(plan, part_clients)
 
@@ -185,7 +186,7 @@ class LocalUsers:
         return cls(users, np.searchsorted(codes, rows) - users.offsets[problem.client])
 
 
-def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, chunk: int) -> Layout:
+def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, chunk: int, seen: bool) -> Layout:
     data = problem.data
     by_client = Ragged.group(problem.client, np.arange(len(problem.train)), problem.n_clients)
     rows, filled = pad(by_client, members, capacity)
@@ -201,7 +202,7 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
         "count": filled.sum(1).astype(np.int32),
         "gaps": gaps,
         "bounds": bounds,
-        "seen": _seen(problem, users, home) if problem.protocol.candidates is None else None,
+        "seen": _seen(problem, users, home) if seen else None,
         "validation": _part(problem.validation, users, home),
         "test": _part(problem.test, users, home),
     }

@@ -17,21 +17,25 @@ from numpy.typing import NDArray
 from coterie.algorithm import Algorithm, Catalogue, Client, ClientConfig, Message, Received, Samples
 from coterie.data import negatives
 from coterie.engine import keys
+from coterie.engine.serverside import ServerSide
+from coterie.engine.state import Beside
 from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem
+from coterie.regulariser import Popularity, Sides
 from coterie.uploads import Uploads
 
 draw = jax.jit(negatives.draw, static_argnums=(1, 2, 9))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reference:
-    """One algorithm on one problem."""
+    """One algorithm on one problem; `beside` is what its server keeps beside its state, from round to round."""
 
     algorithm: Algorithm
     config: ClientConfig
     catalogue: Catalogue
     problem: Problem
+    beside: Beside | None = None
 
     def users(self, client: int) -> NDArray[np.int64]:
         """Users with records at a client or answered there, ascending."""
@@ -41,6 +45,7 @@ class Reference:
 
     def start(self) -> tuple[Message, list[Message]]:
         """Return the initial server state and each client's private state."""
+        self.beside = None
         seed, config = self.problem.seed, self.config
         server = self.algorithm.init_server(keys.stream(seed, "server"), config, self.catalogue)
         key = keys.stream(seed, "client")
@@ -60,7 +65,7 @@ class Reference:
         bounds = np.concatenate([[0], np.cumsum([len(items) for items in known])])
         rating = problem.protocol.task == "rating"
         return draw(
-            keys.at(keys.stream(problem.seed, "negatives"), number, client),
+            keys.at(keys.stream(problem.seed, "negatives"), number if self.config.redraw else 0, client),
             self.config.negatives,
             problem.data.n_items,
             jnp.asarray(np.searchsorted(users, problem.data.users[rows]), jnp.int32),
@@ -106,12 +111,23 @@ class Reference:
             return server, privates, views
         key = keys.at(keys.stream(self.problem.seed, "server step"), number, 0)
         received = self._received(uploads, weights, list(views))
-        server = self.algorithm.server_update(key, config, server, received)
+        server = self._server_step(number, key, server, received)
         if self.algorithm.answer and self.algorithm.receive:
             for client in views:
                 answer = self.algorithm.answer(config, server, Client(client, max(1, len(self.users(client)))))
                 privates[client] = self.algorithm.receive(config, answer, privates[client])
         return server, privates, views
+
+    def _server_step(self, number: int, key: Array, server: Message, received: Received) -> Message:
+        """Let the server take its step, and do what is due at the end of a round."""
+        popularity = Popularity()
+        side = ServerSide.of(self.algorithm, self.config, popularity, server, received.total)
+        server, beside = side.step(key, server, self.beside or side.start(server), received)
+        regularised = self.config.regulariser != "none"
+        sides = Sides.of(popularity, self.catalogue.popularity) if regularised else None
+        ending = keys.at(keys.stream(self.problem.seed, "end of round"), number)
+        server, self.beside = side.end_round(ending, server, beside, sides)
+        return server
 
     def _received(self, uploads: list[Message], weights: list[float], present: list[int]) -> Received:
         total = jax.tree.map(lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)), *uploads)

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from coterie.algorithm import Client, Message, Received, Samples
+from coterie.algorithm import Client, Message, Samples
 from coterie.data.negatives import draw, n_samples
-from coterie.engine import evaluate, tables
+from coterie.engine import evaluate, intake, tables
 from coterie.engine.asking import QUICK, Asking, Trained, each_client
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.keys import at, stream
@@ -33,17 +33,32 @@ def streams(seed: int) -> Keys:
 
 
 @partial(jax.jit, static_argnums=2)
-def round_keys(streams: Keys, number: Array, n_clients: int) -> Keys:
-    """Return the keys of every client for one round."""
+def round_keys(streams: Keys, number: Array, n_clients: int, redraw: bool = True) -> Keys:
+    """Return the keys of every client for one round; `redraw` is whether negatives are drawn anew in each."""
     each = jax.vmap(at, in_axes=(None, None, 0))
-    return Keys(*(each(key, number, jnp.arange(n_clients)) for key in streams))
+    numbers = Keys(jnp.where(redraw, number, 0), number)
+    return Keys(*(each(key, when, jnp.arange(n_clients)) for key, when in zip(streams, numbers, strict=True)))
+
+
+class Singles(NamedTuple):
+    """Single uploads of a step, rows of item tables apart, in the order of its members (`sent`: who sent one).
+
+    Row i of a client's tables is of item `ids[i]`, if it is its `own`; its other fields are whole.
+    """
+
+    sent: Any
+    weight: Any
+    ids: Any
+    own: Any
+    upload: Message
 
 
 class Outcome(NamedTuple):
     """What a bucket hands on: private states, weighted sums, and sums of metrics and answers.
 
     `uploads` holds the single ones, by row of the bucket, and `present` who sent one, if the server asks for them;
-    uploads that are in the private states as they are need no place of their own.
+    uploads that are in the private states as they are need no place of their own. `singles` has them for a defence.
+    `refused` says, by row of the bucket, whose upload was not fit to be used.
     """
 
     store: Message
@@ -53,6 +68,8 @@ class Outcome(NamedTuple):
     touched: Any
     uploads: Message | None
     present: Any
+    singles: Singles | None
+    refused: Any
     metrics: dict[str, Array]
     answers: Answers | None
 
@@ -68,7 +85,13 @@ class Shapes(NamedTuple):
 
 @dataclass(frozen=True)
 class Programs(Asking):
-    """The functions of an algorithm, made into functions of a whole bucket."""
+    """The functions of an algorithm, made into functions of a whole bucket.
+
+    `defended` is whether a defence asks for single uploads, `bound` the longest upload that is taken.
+    """
+
+    defended: bool = False
+    bound: float | None = None
 
     def shapes(self, server: Message, store: Message) -> Shapes:
         """Return the shapes of what one client sends and is sent, item tables whole, without computing them."""
@@ -135,10 +158,11 @@ class Programs(Asking):
             each = partial(self.train_client, keys, server, out.store, i)
             trained = self._train_chunk(each, rows, client, active, slots)
             where = jnp.where(there, members[i], len(bucket.client))
-            return self._collect(out, trained, bucket, rows, where), trained.rows.slot if trained.rows else None
+            return self._collect(out, trained, bucket, rows, where, i), trained.rows.slot if trained.rows else None
 
         slots = jnp.full((members.shape[1], self.n_items), tables.FREE) if self.rows else None
-        return jax.lax.fori_loop(0, chunks, chunk, (self._nobody(server, store, bucket), slots))[0]
+        nobody = self._nobody(keys, server, store, bucket, members.size)
+        return jax.lax.fori_loop(0, chunks, chunk, (nobody, slots))[0]
 
     def _train_chunk(
         self, train: Callable[..., Trained], rows: Bucket, client: Array, active: Array, slots: Array | None
@@ -152,8 +176,8 @@ class Programs(Asking):
             return jax.vmap(train, in_axes=(0, 0, 0, None, 0))(rows, client, active, jnp.max(samples), slots)
         return jax.lax.map(lambda each: train(*each, None), (rows, client, active, samples))
 
-    def _nobody(self, server: Message, store: Message, bucket: Bucket) -> Outcome:
-        """Return the outcome of a bucket in which nobody took part."""
+    def _nobody(self, keys: Keys, server: Message, store: Message, bucket: Bucket, members: int) -> Outcome:
+        """Return the outcome of a bucket in which nobody took part, with room for so many members."""
         clients, shape = len(bucket.client), self.shapes(server, store)
         asks = self.algorithm.info.server_sees == "updates"
         stored = set(shape.upload._fields) <= set(self.algorithm.info.shares)
@@ -165,15 +189,40 @@ class Programs(Asking):
             touched=jnp.zeros(self.n_items) if self.config.aggregation == "per_item_mean" else None,
             uploads=_zeros(shape.upload, clients) if asks and not stored else None,
             present=jnp.zeros(clients, bool) if asks else None,
+            singles=self._no_singles(keys, shape.upload, bucket, members) if self.defended else None,
+            refused=jnp.zeros(clients, bool),
             metrics=_zeros(shape.metrics),
             answers=self.no_answers(bucket) if self.local_view else None,
         )
 
-    def _collect(self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array) -> Outcome:
-        """Add a chunk of trained clients to the outcome; those not active leave no trace."""
+    def _no_singles(self, keys: Keys, upload: Message, bucket: Bucket, members: int) -> Singles:
+        """Return the place for the single uploads of so many members."""
+        samples = jax.eval_shape(self.samples, keys, jax.tree.map(lambda leaf: leaf[0], bucket))
+        rows = samples.items.shape[0] if self.rows else self.n_items
+        by_row = {
+            name: jax.ShapeDtypeStruct((rows, *getattr(upload, name).shape[1:]), getattr(upload, name).dtype)
+            for name in tables.fields(upload, self.names)
+        }
+        return Singles(
+            sent=jnp.zeros(members, bool),
+            weight=jnp.zeros(members),
+            ids=jnp.zeros((members, rows), jnp.int32),
+            own=jnp.zeros((members, rows), bool),
+            upload=_zeros(upload._replace(**by_row), members),
+        )
+
+    def _collect(
+        self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array, turn: Array
+    ) -> Outcome:
+        """Add a chunk of trained clients to the outcome.
+
+        Those not active leave no trace. An upload that is not fit to be used is dropped; its client keeps what it has
+        learned.
+        """
         active = trained.active
-        weight = active * (rows.count if self.config.aggregation == "weighted" else 1.0)
-        place = jnp.where(active, where, len(bucket.client))
+        sent = active & jax.vmap(partial(intake.fit, bound=self.bound), axis_size=len(active))(self._own_rows(trained))
+        weight = sent * (rows.count if self.config.aggregation == "weighted" else 1.0)
+        place, heard = (jnp.where(mask, where, len(bucket.client)) for mask in (active, sent))
         answers, uploads = out.answers, out.uploads
         if answers is not None:
             new = jax.vmap(self.trained_answers)(rows, trained)
@@ -182,13 +231,36 @@ class Programs(Asking):
             store=self._written(out.store, trained.private, trained.rows, place),
             total=self._summed(out.total, trained, weight),
             weight=out.weight + weight.sum(),
-            clients=out.clients + active.sum(dtype=jnp.int32),
-            touched=None if out.touched is None else self._count_touched(out.touched, trained),
-            uploads=None if uploads is None else self._written(uploads, trained.upload, trained.rows, place),
-            present=None if out.present is None else out.present.at[place].set(True, mode="drop"),
-            metrics=jax.tree.map(lambda s, m: s + jnp.sum(jnp.where(active, m, 0)), out.metrics, trained.metrics),
+            clients=out.clients + sent.sum(dtype=jnp.int32),
+            touched=None if out.touched is None else self._count_touched(out.touched, trained, sent),
+            uploads=None if uploads is None else self._written(uploads, trained.upload, trained.rows, heard),
+            present=None if out.present is None else out.present.at[heard].set(True, mode="drop"),
+            singles=None if out.singles is None else self._kept_apart(out.singles, trained, sent, weight, turn),
+            refused=out.refused.at[place].set(~sent, mode="drop"),
+            metrics=jax.tree.map(lambda s, m: s + jnp.sum(jnp.where(sent, m, 0)), out.metrics, trained.metrics),
             answers=answers,
         )
+
+    def _own_rows(self, trained: Trained) -> Message:
+        """Return the uploads of a chunk with zeros in rows that stand for no item."""
+        rows, upload = trained.rows, trained.upload
+        if rows is None:
+            return upload
+        mine = {name: getattr(upload, name) for name in tables.fields(upload, self.names)}
+        return upload._replace(**{name: _silenced(rows.own, table) for name, table in mine.items()})
+
+    def _kept_apart(self, kept: Singles, trained: Trained, sent: Array, weight: Array, turn: Array) -> Singles:
+        """Write a chunk of uploads where the members of its turn have their place."""
+        rows, upload = trained.rows, trained.upload
+        if rows is None:
+            table = getattr(upload, tables.fields(upload, self.names)[0])
+            ids = jnp.broadcast_to(jnp.arange(self.n_items, dtype=jnp.int32)[None, :], table.shape[:2])
+            own = jnp.any(table != 0, axis=tuple(range(2, table.ndim)))
+        else:
+            ids, own = rows.ids, rows.own
+        new = Singles(sent, weight, ids, own & sent[:, None], upload)
+        start = turn * len(sent)
+        return jax.tree.map(lambda old, part: jax.lax.dynamic_update_slice_in_dim(old, part, start, 0), kept, new)
 
     def _summed(self, total: Message, trained: Trained, weight: Array) -> Message:
         rows = trained.rows
@@ -204,11 +276,11 @@ class Programs(Asking):
 
         return total._replace(**{name: grow(name) for name in total._fields})
 
-    def _count_touched(self, touched: Array, trained: Trained) -> Array:
+    def _count_touched(self, touched: Array, trained: Trained, sent: Array) -> Array:
         if trained.rows is not None:
-            return touched.at[trained.rows.ids].add(trained.rows.own.astype(touched.dtype))
+            return touched.at[trained.rows.ids].add((trained.rows.own & sent[:, None]).astype(touched.dtype))
         rows = getattr(trained.upload, tables.fields(trained.upload, self.names)[0])
-        moved = jnp.any(rows != 0, axis=tuple(range(2, rows.ndim)))
+        moved = jnp.any(rows != 0, axis=tuple(range(2, rows.ndim))) & sent[:, None]
         return touched + moved.sum(0)
 
     def _written(self, kept: Message, new: Message, rows: tables.Rows | None, place: Array) -> Message:
@@ -261,16 +333,6 @@ class Programs(Asking):
         row = jax.tree.map(lambda leaf: leaf[0], bucket)
         return self.algorithm.train(keys.training[0], self.config, server, self.samples(keys, row))
 
-    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
-    def finish(self, key: Array, server: Message, sums: list[Received]) -> Message:
-        """Add up the buckets and let a server that needs only sums take its step."""
-        return self.algorithm.server_update(key, self.config, server, _added(sums))
-
-    @partial(jax.jit, static_argnums=0, compiler_options=QUICK)
-    def add_up(self, sums: list[Received]) -> Received:
-        """Add up the buckets."""
-        return _added(sums)
-
     @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=QUICK)
     def top(
         self, k: int, trained: bool, keys: Keys, server: Message, store: Message, bucket: Bucket, hidden: Array,
@@ -299,7 +361,3 @@ def _silenced(weight: Array, values: Array) -> Array:
 
 def _zeros(shape: Any, *lead: int) -> Any:
     return jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), shape)
-
-
-def _added(sums: list[Received]) -> Received:
-    return jax.tree.map(lambda *leaves: sum(leaves), *sums)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,23 +13,26 @@ from jax import Array
 from numpy.typing import NDArray
 from pydantic import Field
 
-from coterie.algorithm import Algorithm, Client, Message, Received
+from coterie.algorithm import Algorithm, Client, Message
+from coterie.attack import Scene
 from coterie.data.ragged import Ragged
 from coterie.engine import keys
+from coterie.engine.attackers import Attackers
 from coterie.engine.clock import Clock
-from coterie.engine.evaluate import Answers, Lists, measure
+from coterie.engine.evaluate import Answers, Lists, exposure, measure
+from coterie.engine.federation import Federation
 from coterie.engine.participation import Participation, Step, expected, steps
 from coterie.engine.plan import Layout, Plan, make_plan, pad
+from coterie.engine.robustness import Robustness, controls_of, targets_of
 from coterie.engine.round import Keys, Outcome, Programs, round_keys, streams
+from coterie.engine.serverside import ServerSide
 from coterie.engine.setup import catalogue_of, check_task, configured, pooled
+from coterie.engine.state import Best, Record, State
 from coterie.engine.store import PART, Store, too_large
 from coterie.evaluation.problem import Problem
-from coterie.uploads import Uploads
+from coterie.regulariser import Sides
 from coterie.wire import codec
 from coterie.wire.ledger import Ledger
-
-T = TypeVar("T")
-POOL = ThreadPoolExecutor(os.cpu_count())
 
 
 class Conduct(Participation):
@@ -50,38 +50,6 @@ class Nothing(NamedTuple):
     """The private state of a client that has none."""
 
 
-@dataclass
-class State:
-    """What a run carries from round to round: the server's state and the private states, by bucket."""
-
-    server: Message
-    stores: list[Message]
-    round: int = 0
-
-
-@dataclass
-class Record:
-    """One line of `metrics.jsonl`: a round, its loss, what evaluation found, its cost."""
-
-    round: int
-    clients: int
-    metrics: dict[str, float]
-    validation: dict[str, float] | None
-    test: dict[str, float] | None
-    seconds: dict[str, float]
-    bytes: dict[str, int]
-
-
-@dataclass
-class Best:
-    """The round that validation chose; `state` is enough to answer as the clients did in that round."""
-
-    value: float
-    record: Record
-    state: State
-    answers: Answers
-
-
 class Simulation:
     """Runs an algorithm over a problem, one round at a time."""
 
@@ -92,15 +60,20 @@ class Simulation:
         problem: Problem,
         conduct: Conduct,
         *,
+        robustness: Robustness | None = None,
         rows: bool | None = None,
         buckets: int | None = None,
         chunk_size: int = 4096,
     ) -> None:
+        robustness = robustness or Robustness()
         check_task(algorithm, problem)
+        robustness.check(algorithm, problem)
         self.algorithm, self.conduct, self.seed = algorithm, conduct, problem.seed
         self.problem = pooled(problem) if algorithm.central else problem
         self.catalogue = catalogue_of(problem)
         self.config = configured(algorithm, settings, problem, self.catalogue)
+        self.targets = targets_of(robustness.threat.target, problem) if robustness.threat else np.zeros(0, np.int64)
+        watched = (*self.targets, *controls_of(self.targets, problem)) if robustness.threat else ()
         self.programs = Programs(
             algorithm,
             self.config,
@@ -108,18 +81,34 @@ class Simulation:
             problem.protocol.task,
             problem.protocol.candidates is not None,
             rows=algorithm.info.touches == "rows" if rows is None else rows,
+            watched=tuple(int(item) for item in watched),
+            defended=robustness.guard is not None,
+            bound=robustness.bound,
         )
         self.private_bytes = self._private_bytes()
         self.store = Store(conduct.store == "disk" or (conduct.store == "auto" and too_large(self.private_bytes)))
         self.plan = self._plan(buckets, chunk_size)
         self.state = self._initial()
         shapes = self.programs.shapes(self.state.server, self.state.stores[0])
+        self.federation = self._federation(robustness, shapes.upload)
+        self.state.beside = self.federation.start(self.state.server, keys.stream(self.seed, "attackers"))
         self.ledger = Ledger.of(shapes.download, shapes.upload, shapes.answer, algorithm.info.only_if)
         self._streams = streams(self.seed)
+        regularised = self.config.regulariser != "none"
+        self._sides = Sides.of(robustness.popularity, self.catalogue.popularity) if regularised else None
         self.best: Best | None = None
         self.history: list[Record] = []
         self.clock = Clock()
-        self._place = np.argsort(np.concatenate([layout.bucket.client for layout in self.plan.layouts]))
+
+    def _federation(self, robustness: Robustness, upload: Message) -> Federation:
+        attackers = None
+        if robustness.threat:
+            scene = Scene(self.algorithm, self.config, self.catalogue, jnp.asarray(self.targets))
+            count = max(1, int(robustness.threat.share * self.problem.n_clients))
+            attackers = Attackers(robustness.threat, scene, count)
+        server = ServerSide.of(self.algorithm, self.config, robustness.popularity, self.state.server, upload)
+        most = expected(self.conduct, self.problem.n_clients + (attackers.count if attackers else 0))
+        return Federation(self.programs, self.plan, self.store, server, upload, most, attackers, robustness.guard)
 
     def _private_bytes(self) -> int:
         """Return the size of all private states."""
@@ -138,6 +127,7 @@ class Simulation:
             cohort=expected(self.conduct, self.problem.n_clients),
             chunk_clients=None if self.programs.rows else 4,
             part_clients=max(1, PART // each) if self.store.on_disk else None,
+            seen=bool(self.programs.watched),
         )
 
     def _initial(self) -> State:
@@ -154,7 +144,7 @@ class Simulation:
 
     def keep(self, state: State) -> State:
         """Return a state that later rounds cannot overwrite; the server's never is."""
-        return State(state.server, self.store.copy(state.stores), state.round)
+        return State(state.server, self.store.copy(state.stores), state.round, state.beside)
 
     # -- a round ------------------------------------------------------------------------------------------
 
@@ -165,9 +155,9 @@ class Simulation:
         before = self.keep(self.state) if self.programs.local_view and asks else None
         train = self._train_centrally if self.algorithm.central else self._train_clients
         with self.clock.on("train"):
-            clients, measured, answers = train(number)
+            record, answers = train(number)
         self.state.round = number + 1
-        record = Record(number + 1, clients, measured, None, None, {}, {"up": self.ledger.up, "down": self.ledger.down})
+        record.bytes = {"up": self.ledger.up, "down": self.ledger.down}
         if asks:
             with self.clock.on("evaluate"):
                 self._judge(record, answers or self.ask(), before)
@@ -177,102 +167,56 @@ class Simulation:
 
     def _round_keys(self, number: int) -> tuple[Keys, Array]:
         """Return the keys of all clients, and that of the server, for a round."""
-        drawn = round_keys(self._streams, number, self.plan.n_clients)
+        drawn = round_keys(self._streams, number, self.plan.n_clients, self.config.redraw)
         return drawn, keys.at(keys.stream(self.seed, "server step"), number)
 
-    def _train_clients(self, number: int) -> tuple[int, dict[str, float], Answers | None]:
+    def _steps(self, number: int) -> list[Step]:
+        return steps(self.conduct, self.seed, number, self.federation.n_clients)
+
+    def _train_clients(self, number: int) -> tuple[Record, Answers | None]:
         drawn, server_key = self._round_keys(number)
-        reached, answers = 0, None
+        answers, refused, clients = None, [], 0
         sums: dict[str, float] = {}
-        for i, step in enumerate(steps(self.conduct, self.seed, number, self.plan.n_clients)):
+        for i, step in enumerate(self._steps(number)):
             before = self.state.server
-            outcomes = self._train_step(drawn, self.state, step.arrived)
-            self.state.stores = [outcome.store for outcome in outcomes]
-            trained = sum(int(out.clients) for out in outcomes)
-            if trained:
-                self.state.server = self._server_step(keys.at(server_key, i), before, outcomes)
-            self._answer(step, trained)
-            reached += trained
-            sums = _added(sums, [out.metrics for out in outcomes])
+            stepped = self.federation.step(drawn, keys.at(server_key, i), self.state, step)
+            self._answer(step, stepped.uploads)
+            clients += sum(int(out.clients) for out in stepped.outcomes)
+            refused += stepped.refused
+            sums = _added(sums, [out.metrics for out in stepped.outcomes])
             if self.programs.local_view:
-                answers = self._merge(answers, outcomes, before, step.arrived)
-        measured = {name: value / max(reached, 1) for name, value in sums.items()}
+                answers = self._merge(answers, stepped.outcomes, before, step.arrived)
+        self._end_round(number)
+        measured = {name: value / max(clients, 1) for name, value in sums.items()}
         if self.algorithm.observe:
             seen = self.algorithm.observe(self.config, self.state.server)
             measured |= {name: float(value) for name, value in seen.items()}
-        return reached, measured, answers
+        return _record(number, clients, measured, refused), answers
+
+    def _end_round(self, number: int) -> None:
+        key, state = keys.at(keys.stream(self.seed, "end of round"), number), self.state
+        ended = self.federation.server.end_round(key, state.server, state.beside, self._sides)
+        state.server, state.beside = ended
 
     def trained_from(self, state: State) -> list[Outcome]:
         """Return what all clients have, by bucket, after training once from a state; the state is left as it is."""
         drawn, _ = self._round_keys(state.round)
-        return self._train_step(drawn, self.keep(state), np.arange(self.plan.n_clients))
+        return self.federation.train(drawn, self.keep(state), np.arange(self.plan.n_clients))
 
-    def _train_step(self, drawn: Keys, state: State, clients: NDArray[np.int64]) -> list[Outcome]:
-        """Train clients; the private states of `state` are used up."""
-
-        def train(number: int, layout: Layout) -> Outcome:
-            store, members = self.store.fetch(state.stores[number]), self._members(number, clients)
-            out = self.programs.train(drawn, state.server, store, layout.bucket, *members)
-            return out._replace(store=self.store.keep(out.store), uploads=self.store.keep(out.uploads))
-
-        return self._at_once(train)
-
-    def _answer(self, step: Step, trained: int) -> None:
+    def _answer(self, step: Step, uploads: int) -> None:
         """Let the clients that reported back receive their answers, and count what has travelled."""
-        if not self.algorithm.receive or not trained:
-            self.ledger.count(len(step.chosen), trained)
+        if not self.algorithm.receive or not uploads:
+            self.ledger.count(len(step.chosen), uploads)
             return
+        flags = self.federation.receive(self.state, step.arrived)
+        self.ledger.count(len(step.chosen), uploads, uploads, flags)
 
-        def receive(number: int, layout: Layout) -> tuple[Message, dict[str, Array]]:
-            store, members = self.store.fetch(self.state.stores[number]), self._members(number, step.arrived)
-            store, flags = self.programs.receive(self.state.server, store, layout.bucket, *members)
-            return self.store.keep(store), flags
-
-        received = self._at_once(receive)
-        self.state.stores = [store for store, _ in received]
-        flags = {name: sum(int(counts[name]) for _, counts in received) for name in self.ledger.bytes_if}
-        self.ledger.count(len(step.chosen), trained, trained, flags)
-
-    def _at_once(self, call: Callable[[int, Layout], T]) -> list[T]:
-        """Call a program for every bucket, as many at a time as there are cores.
-
-        One program leaves most of a second core idle, because its steps are small; two side by side do not.
-        """
-        layouts = self.plan.layouts
-        wait = lambda number: jax.block_until_ready(call(number, layouts[number]))  # noqa: E731
-        largest_first = sorted(range(len(layouts)), key=lambda number: -layouts[number].bucket.items.size)
-        begun = {number: POOL.submit(wait, number) for number in largest_first}
-        return [begun[number].result() for number in range(len(layouts))]
-
-    def _server_step(self, key: Array, server: Message, outcomes: list[Outcome]) -> Message:
-        sums = [Received(out.total, out.weight, out.clients, out.touched) for out in outcomes]
-        if self.algorithm.info.server_sees != "updates":
-            return self.programs.finish(key, server, sums)
-        uploads = Uploads([self._uploads(out) for out in outcomes], self._place)
-        present = np.concatenate([np.asarray(out.present) for out in outcomes])[self._place]
-        received = self.programs.add_up(sums)._replace(uploads=uploads, present=jnp.asarray(present))
-        return self.algorithm.server_update(key, self.config, server, received)
-
-    def _uploads(self, out: Outcome) -> Message:
-        """Return the single uploads of a bucket; those that a client also keeps are read where it keeps them."""
-        if out.uploads is not None:
-            return out.uploads
-        return out.total._replace(**{name: getattr(out.store, name) for name in out.total._fields})
-
-    def _members(self, bucket: int, clients: NDArray[np.int64]) -> tuple[NDArray[np.int32], int]:
-        """Rows of the bucket that take part, in chunks of fixed length (-1 is nobody), and how many chunks."""
-        layout = self.plan.layouts[bucket]
-        rows = self.plan.row_of[clients[self.plan.bucket_of[clients] == bucket]]
-        chunks = -(-layout.clients // layout.chunk)
-        table = np.full(chunks * layout.chunk, -1, np.int32)
-        table[: len(rows)] = rows
-        return table.reshape(chunks, layout.chunk), -(-len(rows) // layout.chunk)
-
-    def _train_centrally(self, number: int) -> tuple[int, dict[str, float], None]:
-        drawn = round_keys(self._streams, number, 1)
+    def _train_centrally(self, number: int) -> tuple[Record, None]:
+        drawn = round_keys(self._streams, number, 1, self.config.redraw)
         bucket = self.plan.layouts[0].bucket
         self.state.server, measured = self.programs.train_centrally(drawn, self.state.server, bucket)
-        return 1, {name: float(value) for name, value in measured.items()}, None
+        self._end_round(number)
+        return _record(number, 1, {name: float(value) for name, value in measured.items()}, []), None
 
     # -- evaluation ---------------------------------------------------------------------------------------
 
@@ -283,9 +227,9 @@ class Simulation:
 
         def ask(number: int, layout: Layout) -> Answers:
             store = self.state.stores[number]
-            return self.programs.ask(server, store, layout.bucket, *self._members(number, clients))
+            return self.programs.ask(server, store, layout.bucket, *self.federation.members(number, clients))
 
-        return self._by_user(self._at_once(ask))
+        return self._by_user(self.federation.at_once(ask))
 
     def _merge(
         self, answers: Answers | None, outcomes: list[Outcome], server: Message, trained: NDArray[np.int64]
@@ -297,18 +241,20 @@ class Simulation:
             return new
         rest = answers if answers is not None else self.ask(server, absent)
         took_part = np.isin(self.problem.home, trained)[:, None]
-        return Answers(*(np.where(took_part, mine, other) for mine, other in zip(new, rest, strict=True)))
+        return jax.tree.map(lambda mine, other: np.where(took_part, mine, other), new, rest)
 
     def _by_user(self, answers: list[Answers | None]) -> Answers:
-        tables = []
+        tables: dict[str, Any] = {}
         for part in Answers._fields:
+            if getattr(answers[0], part) is None:
+                continue
             parts = [np.asarray(getattr(each, part)) for each in answers]
             table = np.zeros((self.plan.n_users, max(each.shape[-1] for each in parts)), parts[0].dtype)
             for layout, each in zip(self.plan.layouts, parts, strict=True):
                 here = layout.user_numbers >= 0
                 table[layout.user_numbers[here], : each.shape[-1]] = each[here]
-            tables.append(table)
-        return Answers(*tables)
+            tables[part] = table
+        return Answers(**tables)
 
     def top(self, state: State, k: int, hidden: Ragged, clients: NDArray[np.int64] | None = None) -> Lists:
         """Return each user's first `k` items outside `hidden`, in a state that `Best` kept; rows are users.
@@ -331,14 +277,13 @@ class Simulation:
     def _replayed(self, state: State) -> Iterator[tuple[State, NDArray[np.int64]]]:
         """Go through the server steps of the round that begins with `state`: what each saw, and who reported back."""
         drawn, server_key = self._round_keys(state.round)
-        cohorts = [step.arrived for step in steps(self.conduct, self.seed, state.round, self.plan.n_clients)]
-        for i, arrived in enumerate(cohorts):
-            yield state, arrived
-            if i + 1 < len(cohorts):
-                outcomes = self._train_step(drawn, self.keep(state), arrived)
-                if any(int(out.clients) for out in outcomes):
-                    server = self._server_step(keys.at(server_key, i), state.server, outcomes)
-                    state = State(server, state.stores, state.round)
+        cohort = self._steps(state.round)
+        for i, step in enumerate(cohort):
+            yield state, step.arrived
+            if i + 1 < len(cohort):
+                after = self.keep(state)
+                self.federation.step(drawn, keys.at(server_key, i), after, step)
+                state = State(after.server, state.stores, state.round, after.beside)
 
     def _list(self, lists: Lists, state: State, hidden: Ragged, clients: NDArray[np.int64], *, trained: bool) -> None:
         """Write the first items of the users of `clients` into `lists`."""
@@ -350,10 +295,10 @@ class Simulation:
             if not asked[number].any():
                 return None
             store, hide_here = state.stores[number], hide(layout, hidden)
-            members = self._members(number, clients)
+            members = self.federation.members(number, clients)
             return self.programs.top(k, trained, drawn, state.server, store, layout.bucket, hide_here, *members)
 
-        for layout, these, found in zip(layouts, asked, self._at_once(top), strict=True):
+        for layout, these, found in zip(layouts, asked, self.federation.at_once(top), strict=True):
             if found is not None:
                 lists.items[layout.user_numbers[these]] = np.asarray(found.items)[these]
                 lists.scores[layout.user_numbers[these]] = np.asarray(found.scores)[these]
@@ -362,6 +307,8 @@ class Simulation:
         """Measure a round, and keep it if validation has seen nothing better; the last of equals wins."""
         record.validation = measure(self.problem, answers, "validation")
         record.test = measure(self.problem, answers, "test")
+        if answers.watched is not None:
+            record.exposure = exposure(answers.watched, len(self.targets))
         value = record.validation[self.problem.protocol.selecting] * (
             -1 if self.problem.protocol.lower_is_better else 1
         )
@@ -384,6 +331,10 @@ def hide(layout: Layout, hidden: Ragged) -> Array:
     return jnp.asarray(
         np.where(filled, items, np.iinfo(np.int32).max).reshape(*layout.user_numbers.shape, -1), jnp.int32
     )
+
+
+def _record(number: int, clients: int, metrics: dict[str, float], refused: list[str]) -> Record:
+    return Record(number + 1, clients, metrics, None, None, {}, {}, refused=refused)
 
 
 def _added(sums: dict[str, float], more: list[dict[str, Array]]) -> dict[str, float]:

@@ -15,7 +15,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from coterie.engine import checkpoint
-from coterie.engine.simulate import Record, Simulation
+from coterie.engine.simulate import Simulation
+from coterie.engine.state import Record
 from coterie.errors import CoterieError
 from coterie.experiment import config as configuration
 from coterie.experiment.config import Plan

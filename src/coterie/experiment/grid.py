@@ -13,7 +13,8 @@ from typing import Any
 from coterie.data import catalogue
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
-from coterie.engine.simulate import Record, Simulation
+from coterie.engine.simulate import Simulation
+from coterie.engine.state import Record
 from coterie.errors import CoterieError
 from coterie.evaluation import protocols
 from coterie.experiment import config as configuration

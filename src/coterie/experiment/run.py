@@ -16,7 +16,8 @@ from coterie.data import catalogue
 from coterie.data.interactions import Interactions
 from coterie.data.ragged import Ragged
 from coterie.engine import checkpoint
-from coterie.engine.simulate import Record, Simulation, State
+from coterie.engine.simulate import Simulation
+from coterie.engine.state import Record, State
 from coterie.errors import CoterieError
 from coterie.evaluation import protocols
 from coterie.evaluation.problem import Problem

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.engine.simulate import Best, Simulation
+from coterie.engine.simulate import Simulation
+from coterie.engine.state import Best
 from coterie.evaluation import metrics
 from coterie.evaluation.problem import Problem
 from coterie.evaluation.references import references, skipped

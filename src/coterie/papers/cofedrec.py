@@ -60,6 +60,10 @@ def tuned(method: str) -> Row:
     return Row(method, lambda data: TRIED[method][CHOSEN.get(data, CHOSEN[ML_100K])[method]])
 
 
+def _as_tried(settings: Settings, data: str) -> Settings:
+    return settings
+
+
 MF, NCF, FEDMF, FEDNCF = map(tuned, ("MF", "NCF", "FedMF", "FedNCF"))
 PFEDREC, COFEDREC = Row("PFedRec", pfedrec), Row("CoFedRec", cofedrec)
 
@@ -103,7 +107,7 @@ TUNING = Grid(
     "tuning",
     "What was tried",
     tuple(
-        Row(f"{method}, {name} {settings[name]:g}", lambda _, settings=settings: settings)
+        Row(f"{method}, {name} {settings[name]:g}", partial(_as_tried, settings))
         for method, tries in TRIED.items()
         for settings in tries
         for name in list(settings)[-1:]

@@ -21,7 +21,8 @@ from coterie.papers.declare import PAPER, Grid, Probe, Sample
 from coterie.papers.published import lookup
 
 if TYPE_CHECKING:
-    from coterie.engine.simulate import Simulation, State
+    from coterie.engine.simulate import Simulation
+    from coterie.engine.state import State
 
 SEED = 0
 """Of the embeddings and clusterings below; a run's own seed does not touch them."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from coterie.algorithm import Algorithm
 from coterie.engine import checkpoint
 from coterie.engine.evaluate import Lists
-from coterie.engine.simulate import Best, Record, Simulation, State
+from coterie.engine.simulate import Simulation
+from coterie.engine.state import Best, Record, State
 from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem
 from coterie.testing.contract.compare import answers_alike, same

@@ -14,7 +14,8 @@ import numpy as np
 from coterie.algorithm import Algorithm, Message
 from coterie.engine.evaluate import Answers
 from coterie.engine.plan import Plan
-from coterie.engine.simulate import Conduct, Record, Simulation, State
+from coterie.engine.simulate import Conduct, Simulation
+from coterie.engine.state import Record, State
 from coterie.evaluation.problem import Problem, Task
 from coterie.testing import toys
 
