@@ -83,6 +83,8 @@ class Watch:
         name = simulation.problem.protocol.selecting
         if record.validation is not None:
             self._latest = f"{name} {record.validation[name]:.3f}"
+            if record.exposure is not None:
+                self._latest += f"  er@5 {record.exposure['er@5']:.3f}"
         loss = f"loss {record.metrics['loss']:.4g}" if "loss" in record.metrics else ""
         seconds = f"{time.perf_counter() - self._began:.0f} s"
         sent = human_bytes(record.bytes["up"] + record.bytes["down"])

@@ -18,16 +18,20 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field
 
-from coterie import algorithms
+from coterie import algorithms, attacks, defences
 from coterie.algorithm import Algorithm, ClientConfig, Settings, validate
 from coterie.data import cache, catalogue
 from coterie.data.entries import ENTRIES
 from coterie.data.filters import Filters
+from coterie.engine.attackers import Threat
+from coterie.engine.federation import Guard
+from coterie.engine.robustness import Robustness, RobustnessOptions
 from coterie.engine.simulate import Conduct
 from coterie.errors import CoterieError, unknown
 from coterie.evaluation import protocols
 from coterie.evaluation.problem import Protocol
 from coterie.evaluation.protocols import ProtocolOptions
+from coterie.regulariser import Popularity
 
 OWN_ALGORITHM = "algorithm.py"
 """The copy, in a run directory, of an algorithm that was run by path."""
@@ -57,6 +61,8 @@ class Plan:
     conduct: Conduct
     filters: Filters
     options: ProtocolOptions
+    robustness: RobustnessOptions
+    about_robustness: tuple[Settings, ...]
     origins: dict[str, str]
     source: str = ""
 
@@ -64,7 +70,27 @@ class Plan:
         """Return every setting by name; `config` is the algorithm's after the data filled it in."""
         config = config or self.algorithm.configure(self.settings)
         parts: list[BaseModel] = [self.what, self.conduct, config, self.filters, self.options]
+        parts += [self.robustness, *self.about_robustness]
         return {name: value for part in parts for name, value in part.model_dump(mode="json").items()}
+
+    def exposed(self) -> dict[str, Any]:
+        """Return the settings of attack, defence and regulariser by name."""
+        parts = (self.robustness, *self.about_robustness)
+        return {name: value for part in parts for name, value in part.model_dump(mode="json").items()}
+
+    def protection(self) -> Robustness:
+        """Return the attack, the defence and the regulariser, ready for use."""
+        asked, configs = self.robustness, {type(each): each for each in self.about_robustness}
+        threat = guard = None
+        if asked.attack != "none":
+            attack = attacks.get(asked.attack)
+            threat = Threat(attack, configs[attack.Config], asked.malicious, asked.target)  # type: ignore[arg-type]
+        if asked.defence != "none":
+            defence = defences.get(asked.defence)
+            guard = Guard(defence, configs[defence.Config])  # type: ignore[arg-type]
+        popularity = configs.get(Popularity, Popularity())
+        assert isinstance(popularity, Popularity)
+        return Robustness(threat, guard, popularity, asked.upload_bound, asked.secure_sums)
 
 
 def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Plan:
@@ -73,7 +99,10 @@ def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> 
     what = validate(What, _of(What, given), "setting")
     what = what.model_copy(update={"data": _absolute(what.data)})
     algorithm, protocol = algorithms.get(what.algorithm), protocols.get(what.protocol)
-    groups: list[type[BaseModel]] = [What, Conduct, algorithm.Config, Filters, ProtocolOptions]
+    robustness = validate(RobustnessOptions, _of(RobustnessOptions, given), "setting")
+    about = _about_robustness(robustness, given, algorithm)
+    groups: list[type[BaseModel]] = [What, Conduct, algorithm.Config, Filters, ProtocolOptions, RobustnessOptions]
+    groups += about
     known = [name for group in groups for name in group.model_fields]
     for key in given:
         if key not in known:
@@ -90,9 +119,23 @@ def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> 
         validate(Conduct, rounds, "setting"),
         validate(Filters, filters, "filter"),
         validate(ProtocolOptions, _of(ProtocolOptions, given), "setting of the protocol"),
+        robustness,
+        tuple(validate(group, _of(group, given), "setting") for group in about),
         origins,
         _source(what.algorithm),
     )
+
+
+def _about_robustness(asked: RobustnessOptions, given: Mapping[str, Any], algorithm: Algorithm) -> list[type[Settings]]:
+    """Return the settings that an attack, a defence and the regulariser have, where there are such."""
+    found: list[type[Settings]] = []
+    if asked.attack != "none":
+        found.append(attacks.get(asked.attack).Config)
+    if asked.defence != "none":
+        found.append(defences.get(asked.defence).Config)
+    if algorithm.configure(_of(algorithm.Config, given)).regulariser != "none":
+        found.append(Popularity)
+    return found
 
 
 def _absolute(data: str) -> str:

@@ -42,6 +42,7 @@ def identity_of(plan: Plan, simulation: Simulation) -> dict[str, Any]:
         "protocol": plan.protocol.name,
         "seed": plan.what.seed,
         "settings": simulation.config.model_dump(mode="json"),
+        "robustness": plan.exposed(),
     }
 
 

@@ -26,7 +26,7 @@ from coterie.files import write_text
 from coterie.papers.declare import Probe
 
 CarryOut = Callable[[Trial, Sequence[Probe]], dict[str, Any]]
-KEPT = ("best_round", "rounds", "metrics", "validation", "intervals", "references", "references_skipped")
+KEPT = ("best_round", "rounds", "metrics", "validation", "robustness", "intervals", "references", "references_skipped")
 COST = ("seconds", "bytes", "peak_rss_mb", "versions", "notes")
 DIGITS = 5
 
@@ -191,6 +191,8 @@ def curve(protocol: str, history: Sequence[Record]) -> dict[str, list[Any]]:
     for metric in _followed(protocol):
         columns[f"validation {metric}"] = [_short((record.validation or {})[metric]) for record in rounds]
         columns[f"test {metric}"] = [_short((record.test or {})[metric]) for record in rounds]
+    for name in dict.fromkeys(name for record in rounds for name in record.exposure or {}):
+        columns[name] = [_short((record.exposure or {})[name]) for record in rounds]
     for name in dict.fromkeys(name for record in rounds for name in record.metrics):
         columns[name] = [_short(record.metrics.get(name, float("nan"))) for record in rounds]
     return columns

@@ -148,11 +148,31 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
     lines = [
         f"round     {summary['best_round']} of {summary['rounds']}, chosen on validation",
         f"lists     {', '.join(f'{name} {value:.3f}' for name, value in lists.items())}" if lists else "",
+        *_robustness(summary["robustness"]),
         f"seconds   {seconds['total']:.1f} ({parts})",
         f"bytes     {human_bytes(sent['up'])} up, {human_bytes(sent['down'])} down",
         f"memory    {human_bytes(summary['peak_rss_mb'] * 2**20)} at the peak",
     ]
     return [line for line in lines if line]
+
+
+def _robustness(said: Mapping[str, Any]) -> list[str]:
+    """Return how uploads were combined and, where the run was attacked, what came of it."""
+    optimiser, refused = said["server_optimiser"], said["refused"]
+    step = "" if optimiser == "none" else f", server steps by {optimiser} at {said['server_lr']:g}"
+    parts = [f"combined  {said['aggregation']}{step}"]
+    if said["defence"] != "none" or said["regulariser"] != "none":
+        parts.append(f"defence   {said['defence']}, regulariser {said['regulariser']}")
+    if said["attack"] != "none":
+        last = said["last_exposure"]
+        shown = ", ".join(f"er@{k} {last[f'er@{k}']:.3f} (control {last[f'control er@{k}']:.3f})" for k in (5, 20))
+        clients = f"{said['malicious']} malicious client{'s' if said['malicious'] > 1 else ''}"
+        parts.append(
+            f"attack    {said['attack']}, {clients}, for item {', '.join(said['targets'])}; at the end {shown}"
+        )
+    if refused:
+        parts.append(f"refused   {refused} uploads; metrics.jsonl names them")
+    return parts
 
 
 def human_bytes(count: float) -> str:

@@ -226,7 +226,7 @@ def prepare(plan: Plan, data: Interactions | None = None) -> Simulation:
     """Load the data, lay it out by the protocol and set up the simulation."""
     loaded = data or catalogue.load(plan.what.data, filters=plan.filters)
     problem = protocols.prepare(loaded, plan.protocol.name, plan.what.seed, plan.options)
-    return Simulation(plan.algorithm, plan.settings, problem, plan.conduct)
+    return Simulation(plan.algorithm, plan.settings, problem, plan.conduct, robustness=plan.protection())
 
 
 def _go_on(

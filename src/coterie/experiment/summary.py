@@ -42,6 +42,7 @@ def summarise(plan: Plan, simulation: Simulation, start: float) -> tuple[dict[st
         "best_round": best.record.round,
         "metrics": {**(best.record.test or {}), **beyond},
         "validation": best.record.validation,
+        "robustness": _robustness(plan, simulation),
         "intervals": _intervals(problem, per_user),
         "by_activity": {name: metrics.by_activity(values, _activity(problem)) for name, values in per_user.items()},
         "references": references(problem),
@@ -54,6 +55,30 @@ def summarise(plan: Plan, simulation: Simulation, start: float) -> tuple[dict[st
         "versions": versions(),
     }
     return summary, per_user
+
+
+def _robustness(plan: Plan, simulation: Simulation) -> dict[str, Any]:
+    """Return what the run was exposed to, how the server combined uploads, and what came of it."""
+    config, data, attackers = simulation.config, simulation.problem.data, simulation.federation.attackers
+    said: dict[str, Any] = {
+        "attack": plan.robustness.attack,
+        "defence": plan.robustness.defence,
+        "regulariser": config.regulariser,
+        "aggregation": config.aggregation,
+        "server_optimiser": config.server_optimiser,
+        "server_lr": config.server_lr,
+        "refused": sum(len(record.refused) for record in simulation.history),
+    }
+    if attackers is not None:
+        evaluated = [record for record in simulation.history if record.exposure is not None]
+        assert simulation.best is not None
+        said |= {
+            "malicious": attackers.count,
+            "targets": [data.item_ids[item] for item in simulation.targets],
+            "exposure": simulation.best.record.exposure,
+            "last_exposure": evaluated[-1].exposure,
+        }
+    return said
 
 
 def _per_user(problem: Problem, best: Best) -> PerUser:
