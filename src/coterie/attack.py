@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from coterie import nn
@@ -88,14 +89,23 @@ def scores(scene: Scene, download: Message, private: Message, items: Array) -> A
     return scene.algorithm.score(scene.config, download, private, 0, items)
 
 
-def descend_private(private: Message, loss: Callable[[Message], Array], lr: float, steps: int) -> Message:
-    """Take gradient steps on the numbers of a private state, counters left alone."""
+def descend_private(
+    private: Message, loss: Callable[[Message], Array], optimiser: optax.GradientTransformation, steps: int
+) -> Message:
+    """Let an optimiser take steps on the numbers of a private state, counters left alone."""
+    leaves, tree = jax.tree.flatten(private)
+    start = {place: leaf for place, leaf in enumerate(leaves) if _moves(leaf)}
 
-    def step(_: Array, private: Message) -> Message:
-        slope = jax.grad(loss, allow_int=True)(private)
-        return jax.tree.map(lambda p, g: p - lr * g if _moves(p) else p, private, slope)
+    def whole(numbers: dict[int, Array]) -> Message:
+        return jax.tree.unflatten(tree, [numbers.get(place, leaf) for place, leaf in enumerate(leaves)])
 
-    return jax.lax.fori_loop(0, steps, step, private)
+    def step(_: Array, state: tuple[dict[int, Array], Any]) -> tuple[dict[int, Array], Any]:
+        numbers, moments = state
+        slope = jax.grad(lambda numbers: loss(whole(numbers)))(numbers)
+        change, moments = optimiser.update(slope, moments)
+        return optax.apply_updates(numbers, change), moments
+
+    return whole(jax.lax.fori_loop(0, steps, step, (start, optimiser.init(start)))[0])
 
 
 def submitted(scene: Scene, download: Message, loss: Callable[[Message], Array]) -> Message:
@@ -139,11 +149,32 @@ def profile_samples(key: Array, scene: Scene, liked: Array) -> Samples:
     return Samples(jnp.zeros(len(items), jnp.int32), items, labels, len(items), len(items))
 
 
-def fillers(key: Array, scene: Scene, pool: Array, count: int) -> Array:
-    """Draw distinct items of a pool that are not targets."""
-    free = ~jnp.isin(pool, scene.targets)
-    chance = jnp.where(free, jax.random.uniform(key, pool.shape), -1.0)
-    return pool[jax.lax.top_k(chance, count)[1]]
+def profile_size(scene: Scene, wanted: int) -> int:
+    """Return how many items a made-up user has: no more than half of all, so that there are negatives."""
+    return max(1, min(wanted, scene.catalogue.n_items // 2))
+
+
+def beside_targets(scene: Scene, wanted: int) -> int:
+    """Return how many items a made-up user has that are no targets, if it has all targets."""
+    return max(0, profile_size(scene, wanted) - len(scene.targets))
+
+
+def others(scene: Scene) -> Array:
+    """Return 1 for every item that is no target, 0 for targets."""
+    return jnp.ones(scene.catalogue.n_items).at[scene.targets].set(0)
+
+
+def draw_items(key: Array, weight: Array, count: int) -> Array:
+    """Draw distinct items, likelier the larger their weight; without one an item comes after all others.
+
+    The largest sums of logarithmic weights and Gumbel noise are a draw without replacement.
+    """
+    return jax.lax.top_k(jnp.log(weight) + jax.random.gumbel(key, weight.shape), count)[1]
+
+
+def most_popular(scene: Scene, count: int) -> Array:
+    """Return the most popular items that are no targets, the lower number first among equals."""
+    return jax.lax.top_k(jnp.where(others(scene) > 0, scene.catalogue.popularity, -1), count)[1]
 
 
 class Profile(NamedTuple):
@@ -153,12 +184,21 @@ class Profile(NamedTuple):
     private: Message
 
 
-def train_on(key: Array, scene: Scene, download: Message, memory: Profile) -> tuple[Message, Profile]:
-    """Train like an honest client with that history."""
+def train_on(
+    key: Array, scene: Scene, download: Message, memory: Profile, boost: float = 1.0
+) -> tuple[Message, Profile]:
+    """Train like an honest client with that history, and multiply what it would send."""
     of_samples, of_training = jax.random.split(key)
     data = profile_samples(of_samples, scene, memory.items)
     upload, private, _ = scene.algorithm.local_update(of_training, scene.config, download, memory.private, data)
-    return upload, Profile(memory.items, private)
+    return jax.tree.map(lambda leaf: boost * leaf, upload), Profile(memory.items, private)
+
+
+def ordinary(key: Array, scene: Scene, wanted: int) -> Profile:
+    """Make up a user like many: its items are drawn by popularity."""
+    of_items, of_client = jax.random.split(key)
+    items = draw_items(of_items, scene.catalogue.popularity, profile_size(scene, wanted))
+    return Profile(items, a_client(of_client, scene))
 
 
 def to_one(logits: Array) -> Array:

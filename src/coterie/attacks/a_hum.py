@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 from pydantic import Field
 
@@ -56,6 +57,5 @@ def hard_user(key: Array, config: Config, scene: Scene, download: Message) -> Me
         logits = attack.scores(scene, download, user, scene.targets)
         return jnp.mean(nn.bce(logits, jnp.zeros_like(logits)))
 
-    return attack.descend_private(
-        attack.a_client(key, scene, config.user_scale), disliking, config.hard_lr, config.hard_steps
-    )
+    user = attack.a_client(key, scene, config.user_scale)
+    return attack.descend_private(user, disliking, optax.sgd(config.hard_lr), config.hard_steps)
