@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.custom_batching import sequential_vmap
 from pydantic import Field
 
 from coterie import nn
@@ -144,17 +145,24 @@ def info_nce(left: Array, right: Array, real: Array, temperature: float) -> Arra
 def _info_nce(left: Array, right: Array, real: Array, temperature: float) -> tuple[Array, tuple[Array, ...]]:
     """Return the term and its gradients, which share their costly part, the exponentials.
 
+    Clients are computed one after the other: large matrices of several at once would leave the processor's cache.
+    """
+    own = (jnp.sum(left * right, 1) - 1) / temperature
+    share = real / (jnp.maximum(real.sum(), 1) * temperature)
+    mass, pushed, pulled = sequential_vmap(partial(_pushes, temperature))(left, right, real, share)
+    value = nn.weighted_mean(jnp.log(mass) - own, real)
+    return value, (pushed - share[:, None] * right, pulled - share[:, None] * left, real)
+
+
+def _pushes(temperature: float, left: Array, right: Array, real: Array, share: Array) -> tuple[Array, Array, Array]:
+    """Return `mass_k = sum_j e_kj`, with `e_kj = exp((left_k . right_j - 1) / t)`, and what e / mass adds to gradients.
+
     Unit vectors: no exponent is above 0, and no row needs a maximum of its own.
     """
     close = jnp.exp((left @ right.T - 1) / temperature) * real[None, :]
     mass = jnp.maximum(close.sum(1), 1e-30)
-    own = (jnp.sum(left * right, 1) - 1) / temperature
-    value = nn.weighted_mean(jnp.log(mass) - own, real)
-    share = real / (jnp.maximum(real.sum(), 1) * temperature)
-    pushed = close * (share / mass)[:, None]
-    to_left = pushed @ right - share[:, None] * right
-    to_right = (left.T @ pushed).T - share[:, None] * left
-    return value, (to_left, to_right, real)
+    share = share / mass
+    return mass, share[:, None] * (close @ right), ((share[:, None] * left).T @ close).T
 
 
 def _info_nce_backward(temperature: float, kept: tuple[Array, ...], change: Array) -> tuple[Array, Array, Array]:
