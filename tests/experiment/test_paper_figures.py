@@ -1,13 +1,16 @@
 """Figures: what is computed, what is drawn, and that nothing is drawn that does not come from a run."""
 
+import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from coterie.errors import CoterieError
 from coterie.papers import drawing, figures
-from coterie.papers.chart import Chart, Panel, Series
+from coterie.papers.chart import Chart, HeatMap, Panel, Series
 from coterie.papers.declare import HONEST, PAPER, Grid, Row, Sample
 
 GRID = Grid("2", "A figure", (Row("CoFedRec", lambda _: {}),), ("ml-100k", "ml-1m"))
@@ -115,6 +118,30 @@ def test_charts_become_a_picture_and_a_page_that_needs_no_network(tmp_path):
     before = image.read_bytes()
     drawing.draw(CHART, tmp_path / "figures", "figure-1")
     assert image.read_bytes() == before
+
+
+HEAT = HeatMap("toy", "defence", "attack", ["a", "b"], ["none", "mean", "krum"], [[0.1, 0.9, np.nan], [0.0, 1.0, 0.5]])
+
+
+def test_a_heat_map_prints_its_numbers_in_a_picture():
+    axes = Figure().subplots()
+    drawing._draw_heat_map(axes, HEAT)
+    assert [text.get_text() for text in axes.texts] == ["0.100", "0.900", "", "0.000", "1.000", "0.500"]
+    assert [text.get_color() for text in axes.texts] == ["black", "white", "black", "black", "white", "black"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "mean", "krum"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"] and axes.yaxis_inverted()
+    (image,) = axes.images
+    assert image.get_clim() == (0, 1) and image.get_array().mask.sum() == 1
+
+
+def test_a_heat_map_beside_lines_is_drawn_twice(tmp_path):
+    chart = Chart("Both", (HEAT, Panel("lines", "x", "y", (Series("l", [1.0, 2.0], [3.0, 4.0]),))))
+    image, page = drawing.draw(chart, tmp_path, "both")
+    assert image.read_bytes().startswith(b"\x89PNG") and image.stat().st_size > 5_000
+    text = page.read_text()
+    (heat,) = re.findall(r'"text":(\[\[.*?\]\])', text)
+    assert json.loads(heat) == [["0.100", "0.900", ""], ["0.000", "1.000", "0.500"]]
+    assert '"type":"heatmap"' in text and '"type":"scatter"' in text and "NaN" not in text.split("Plotly.newPlot")[1]
 
 
 def test_what_is_missing_to_draw_is_named(monkeypatch):

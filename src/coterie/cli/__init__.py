@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from coterie.cli import cite, compare, data, demo, doctor, listing, new, paper, recommend, resume, run
+from coterie.cli import cite, compare, data, demo, doctor, listing, new, paper, recommend, resume, robustness, run
 from coterie.cli.interrupt import INTERRUPTED, Interrupted
 from coterie.errors import CoterieError, unknown
 from coterie.version import __version__
@@ -44,6 +44,7 @@ app.command()(resume.resume)
 app.command()(recommend.recommend)
 app.command()(compare.compare)
 app.command()(paper.paper)
+app.command(cls=robustness.Listing)(robustness.robustness)
 app.add_typer(data.app, name="data", cls=Verbs)
 app.command("list")(listing.list_algorithms)
 app.command()(new.new)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich import box
@@ -12,19 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 from coterie.cli.arguments import RUNS
-from coterie.cli.interrupt import Interrupted
-from coterie.cli.progress import Watch, show
-from coterie.errors import unknown
+from coterie.cli.grids import FORMATS, check_format, print_tables, run_visibly
+from coterie.cli.progress import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.experiment.choice import Choice
-    from coterie.experiment.grid import CarryOut
     from coterie.experiment.trials import Results, Trial
     from coterie.papers.declare import Figure, Grid, Probe
 
-FORMATS = ("table", "markdown", "csv", "latex")
 QUICK = RUNS / "quick"
 
 
@@ -50,8 +46,7 @@ def paper(
     from coterie.experiment.choice import choose
     from coterie.experiment.trials import Results
 
-    if form not in FORMATS:
-        raise unknown("format", form, FORMATS)
+    check_format(form)
     if name is None:
         _list_papers()
         return
@@ -104,12 +99,10 @@ def _show_settings(chosen: Choice, form: str) -> None:
     from coterie.experiment.tables import settings_table
 
     for grid in (*chosen.tables, *(figure.grid for figure in chosen.figures)):
-        _print([settings_table(grid)], form)
+        print_tables([settings_table(grid)], form)
 
 
 def _reproduce(chosen: Choice, results: Results, form: str, *, report_only: bool) -> None:
-    from coterie.experiment.grid import run_all
-
     progress = Console(stderr=True)
     if chosen.figures:
         from coterie.papers import drawing
@@ -117,41 +110,13 @@ def _reproduce(chosen: Choice, results: Results, form: str, *, report_only: bool
         drawing.require()
     failed: dict[str, str] = {}
     if not report_only:
-        trials = chosen.all_trials()
-        try:
-            failed = run_all(trials, chosen.probes(results), _visibly(progress, trials, results))
-        except KeyboardInterrupt:
-            raise Interrupted("Interrupted; what was done is kept, the same command goes on.") from None
+        failed = run_visibly(progress, chosen.all_trials(), results, chosen.probes(results))
     for grid in chosen.tables:
         _show_table(chosen, results, grid, form, failed)
     for figure in chosen.figures:
         _draw(progress, chosen, results, figure)
     if failed:
         raise typer.Exit(1)
-
-
-def _visibly(console: Console, trials: Sequence[Trial], results: Results) -> CarryOut:
-    """Return a way to carry out a run that says what it does."""
-    from coterie.experiment.grid import carry_out, is_done, sentence
-    from coterie.experiment.report import main_metric
-
-    places = {trial.name: number for number, trial in enumerate(trials, start=1)}
-
-    def visibly(trial: Trial, probes: Sequence[Probe]) -> dict[str, Any]:
-        label = f"[{places[trial.name]}/{len(trials)}] {trial}"
-        before, began = is_done(trial, results, probes), time.perf_counter()
-        try:
-            with Watch(console, label) as watch:
-                found = carry_out(trial, results, probes, on_start=watch.start, on_round=watch.round)
-        except Exception as error:
-            show(console, [f"{label}: failed: {sentence(error)}"])
-            raise
-        metric = main_metric(trial.protocol)
-        how = "from before" if before else f"{time.perf_counter() - began:.1f} s"
-        show(console, [f"{label}: {metric} {found['metrics'][metric]:.4f} ({how})"])
-        return found
-
-    return visibly
 
 
 def _show_table(chosen: Choice, results: Results, grid: Grid, form: str, failed: dict[str, str]) -> None:
@@ -161,18 +126,7 @@ def _show_table(chosen: Choice, results: Results, grid: Grid, form: str, failed:
     if form == "csv":
         print(to_csv(filled), end="")
     else:
-        _print(tables(filled, narrow=form == "table"), form)
-
-
-def _print(tables: Sequence[Any], form: str) -> None:
-    for table in tables:
-        if form == "table":
-            console = Console()
-            console.print(table.to_rich())
-            show(console, [*table.notes, ""])
-        else:
-            text = {"markdown": table.to_markdown, "latex": table.to_latex, "csv": table.to_csv}[form]()
-            print(text)
+        print_tables(tables(filled, narrow=form == "table"), form)
 
 
 def _draw(console: Console, chosen: Choice, results: Results, figure: Figure) -> None:

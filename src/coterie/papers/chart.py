@@ -1,4 +1,4 @@
-"""A figure as data: panels of lines, points and bars. It is drawn twice, as a PNG and as an interactive page."""
+"""A figure as data: panels of lines, points and bars, heat maps. It is drawn as a PNG and as an interactive page."""
 
 from __future__ import annotations
 
@@ -31,9 +31,21 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class HeatMap:
+    """A table of shares, each printed in its cell; the colours go from 0 to 1. A cell that is NaN is empty."""
+
+    title: str
+    x: str
+    y: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
 class Chart:
     """A title, panels side by side, and a sentence below."""
 
     title: str
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel | HeatMap, ...]
     note: str = ""

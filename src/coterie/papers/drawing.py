@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
 from coterie.files import write_atomically
-from coterie.papers.chart import Chart, Panel, Series
+from coterie.papers.chart import Chart, HeatMap, Panel, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,9 @@ COLOURS = (
 )  # fmt: skip
 PANEL_INCHES = (5.0, 3.8)
 PANEL_PIXELS = 520
+HEAT = "YlOrRd"
+DARK = 0.6
+"""From here on the numbers in a heat map are white."""
 
 
 def require() -> None:
@@ -45,10 +49,13 @@ def _to_png(chart: Chart, path: Path) -> None:
     width, height = PANEL_INCHES
     figure = Figure(figsize=(width * len(chart.panels), height), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(chart.panels), squeeze=False)[0], chart.panels, strict=True):
-        _draw_panel(axes, panel)
-    figure.suptitle(chart.title)
+        if isinstance(panel, HeatMap):
+            _draw_heat_map(axes, panel)
+        else:
+            _draw_panel(axes, panel)
+    figure.suptitle(chart.title, wrap=True)
     if chart.note:
-        figure.supxlabel(chart.note, fontsize="small")
+        figure.supxlabel(chart.note, fontsize="small", wrap=True)
     # Without the name of the software the same numbers give the same file.
     figure.savefig(path, format="png", dpi=110, metadata={"Software": None})
 
@@ -64,6 +71,22 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set(xticks=[], yticks=[])
     if len(panel.series) > 1 or panel.marks:
         axes.legend(fontsize="small")
+
+
+def _draw_heat_map(axes: Axes, panel: HeatMap) -> None:
+    axes.imshow(panel.values, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=30, ha="right")
+    axes.set_yticks(range(len(panel.rows)), panel.rows)
+    for y, row in enumerate(_printed(panel)):
+        for x, text in enumerate(row):
+            colour = "white" if panel.values[y][x] > DARK else "black"
+            axes.text(x, y, text, ha="center", va="center", color=colour, fontsize="small")
+    axes.set(xlabel=panel.x, ylabel=panel.y)
+    axes.set_title(panel.title, fontsize="small")
+
+
+def _printed(panel: HeatMap) -> list[list[str]]:
+    return [["" if math.isnan(value) else f"{value:.3f}" for value in row] for row in panel.values]
 
 
 def _draw_series(axes: Axes, series: Series, colour: str) -> None:
@@ -87,15 +110,33 @@ def _to_html(chart: Chart, path: Path) -> None:
     titles = [panel.title for panel in chart.panels]
     figure = make_subplots(rows=1, cols=len(chart.panels), subplot_titles=titles)
     for column, panel in enumerate(chart.panels, start=1):
-        for series, colour in zip(panel.series, cycle(COLOURS)):
-            figure.add_trace(_trace(series, colour), row=1, col=column)
-        for place, name in panel.marks:
-            figure.add_vline(place, line_dash="dash", line_width=1, annotation_text=name, row=1, col=column)
-        figure.update_xaxes(title_text=panel.x, showticklabels=panel.ticks, row=1, col=column)
-        figure.update_yaxes(title_text=panel.y, showticklabels=panel.ticks, row=1, col=column)
+        if isinstance(panel, HeatMap):
+            _add_heat_map(figure, panel, column)
+        else:
+            _add_panel(figure, panel, column)
     title = f"{chart.title}<br><sub>{chart.note}</sub>" if chart.note else chart.title
     figure.update_layout(title=title, template="plotly_white", width=PANEL_PIXELS * len(chart.panels) + 120)
     figure.write_html(path, include_plotlyjs="directory")
+
+
+def _add_panel(figure: Any, panel: Panel, column: int) -> None:
+    for series, colour in zip(panel.series, cycle(COLOURS)):
+        figure.add_trace(_trace(series, colour), row=1, col=column)
+    for place, name in panel.marks:
+        figure.add_vline(place, line_dash="dash", line_width=1, annotation_text=name, row=1, col=column)
+    figure.update_xaxes(title_text=panel.x, showticklabels=panel.ticks, row=1, col=column)
+    figure.update_yaxes(title_text=panel.y, showticklabels=panel.ticks, row=1, col=column)
+
+
+def _add_heat_map(figure: Any, panel: HeatMap, column: int) -> None:
+    from plotly import graph_objects
+
+    values = [[None if math.isnan(value) else value for value in row] for row in panel.values]
+    names = {"x": list(panel.columns), "y": list(panel.rows)}
+    shown = {"text": _printed(panel), "texttemplate": "%{text}", "colorscale": HEAT, "showscale": False}
+    figure.add_trace(graph_objects.Heatmap(z=values, zmin=0, zmax=1, **names, **shown), row=1, col=column)
+    figure.update_xaxes(title_text=panel.x, type="category", row=1, col=column)
+    figure.update_yaxes(title_text=panel.y, type="category", autorange="reversed", row=1, col=column)
 
 
 def _trace(series: Series, colour: str) -> Any:
