@@ -7,7 +7,7 @@ import importlib
 from coterie.errors import unknown
 from coterie.papers.declare import Paper
 
-NAMES = ("cofedrec",)
+NAMES = ("cofedrec", "cl4fedrec")
 
 
 def names() -> tuple[str, ...]:

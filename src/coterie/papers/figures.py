@@ -41,7 +41,7 @@ def _chosen(simulation: Simulation) -> State:
     return simulation.best.state
 
 
-def _rounded(values: Any, digits: int = 4) -> list[Any]:
+def rounded(values: Any, digits: int = 4) -> list[Any]:
     """Return an array as plain JSON."""
     return np.round(np.asarray(values, np.float64), digits).tolist()
 
@@ -62,14 +62,14 @@ def _map_of_items(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
     table = np.asarray(server.mean)
     embedding = TSNE(perplexity=min(30.0, (len(table) - 1) / 3), init="pca", random_state=SEED)
     x, y = embedding.fit_transform(table).T
-    return {"labels": np.asarray(server.labels).tolist(), "x": _rounded(x, 2), "y": _rounded(y, 2)}
+    return {"labels": np.asarray(server.labels).tolist(), "x": rounded(x, 2), "y": rounded(y, 2)}
 
 
 def _client_clusters(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
     tables = _client_tables(simulation)
     labels = {str(k): kmeans(jax.random.key(SEED), tables, k).tolist() for k in (2, 10)}
     places = _principal(tables)
-    return {"labels": labels, "x": _rounded(places[:, 0]), "y": _rounded(places[:, 1])}
+    return {"labels": labels, "x": rounded(places[:, 0]), "y": rounded(places[:, 1])}
 
 
 def _client_tables(simulation: Simulation) -> NDArray[np.float32]:
@@ -91,7 +91,7 @@ def _principal(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 def _elbow(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
     server = _chosen(simulation).server
     scores = np.sort(np.asarray(server.scores)[np.asarray(server.present)])[::-1]
-    return {"scores": _rounded(scores, 3), "members": int(np.asarray(server.member).sum())}
+    return {"scores": rounded(scores, 3), "members": int(np.asarray(server.member).sum())}
 
 
 def _of_the_community(simulation: Simulation) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _of_the_community(simulation: Simulation) -> dict[str, Any]:
         "share": round(float(same[member].mean()), 4),
         "chance": round(float(same.mean()), 4),
         "same": same[order].tolist(),
-        "scores": _rounded(np.asarray(server.scores)[order], 3),
+        "scores": rounded(np.asarray(server.scores)[order], 3),
     }
 
 
@@ -135,7 +135,7 @@ def _participation_panel(sample: Sample) -> Panel:
     often = f"{100 * np.mean(times > OFTEN):.1f} % in more than {OFTEN} rounds"
     printed = lookup("cofedrec", "figure 2", sample.data, "CoFedRec", "clients_pct", f"rounds>{OFTEN}")
     said = f" (paper: {printed} %)" if printed else ""
-    return Panel(f"{_short(sample.data)}: {often}{said}", "rounds in the group", "clients", (bars,))
+    return Panel(f"{short(sample.data)}: {often}{said}", "rounds in the group", "clients", (bars,))
 
 
 def item_map(grid: Grid, samples: Sequence[Sample]) -> Chart:
@@ -148,7 +148,7 @@ def _item_panel(sample: Sample) -> Panel:
     known = np.unique(labels)
     chosen = np.sort(np.random.default_rng(SEED).permutation(known)[:SHOWN_CLUSTERS])
     series = (Series(str(k), x[labels == k].tolist(), y[labels == k].tolist(), "points") for k in chosen)
-    return Panel(f"{_short(sample.data)}: {len(chosen)} of {len(known)} clusters", "", "", tuple(series), ticks=False)
+    return Panel(f"{short(sample.data)}: {len(chosen)} of {len(known)} clusters", "", "", tuple(series), ticks=False)
 
 
 def client_clusters(grid: Grid, samples: Sequence[Sample]) -> Chart:
@@ -164,7 +164,7 @@ def _client_panel(sample: Sample, k: str) -> Panel:
     clusters = ((sizes[label], labels == label) for label in by_size)
     series = (Series(_clients(size), x[here].tolist(), y[here].tolist(), "points") for size, here in clusters)
     alone = f"{np.count_nonzero(sizes == 1)} of {k} clusters have one client"
-    return Panel(f"{_short(sample.data)}, k = {k}: {alone}", "", "", tuple(series), ticks=False)
+    return Panel(f"{short(sample.data)}, k = {k}: {alone}", "", "", tuple(series), ticks=False)
 
 
 def _clients(number: int) -> str:
@@ -179,7 +179,7 @@ def elbow(grid: Grid, samples: Sequence[Sample]) -> Chart:
 def _elbow_panel(sample: Sample) -> Panel:
     scores, members = sample.measured["scores"], sample.measured["members"]
     line = Series("similarity to the core", list(range(1, len(scores) + 1)), scores)
-    title = f"{_short(sample.data)}, round {sample.result['best_round']}"
+    title = f"{short(sample.data)}, round {sample.result['best_round']}"
     return Panel(title, "client, by similarity", "similarity", (line,), ((members, f"group of {members}"),))
 
 
@@ -207,10 +207,10 @@ def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
     """The score of every round against the size of its similar group."""
     metric = grid.metrics[0]
     panels = []
-    for data in _distinct(sample.data for sample in samples):
+    for data in distinct(sample.data for sample in samples):
         here = [sample for sample in samples if sample.data == data]
         series = (_scores_by_group(grid, form, [each for each in here if each.form == form]) for form in grid.forms)
-        panels.append(Panel(_short(data), "clients in the similar group", f"{metric} in %", tuple(series)))
+        panels.append(Panel(short(data), "clients in the similar group", f"{metric} in %", tuple(series)))
     return Chart(grid.title, tuple(panels), "A point is a round, later than the tenth of the training.")
 
 
@@ -229,13 +229,17 @@ def by_setting(name: str) -> Callable[[Grid, Sequence[Sample]], Chart]:
 
     def chart(grid: Grid, samples: Sequence[Sample]) -> Chart:
         panels = []
-        for data in _distinct(sample.data for sample in samples):
+        for data in distinct(sample.data for sample in samples):
             here = [sample for sample in samples if sample.data == data]
             series = (_against(grid, name, form, [each for each in here if each.form == form]) for form in grid.forms)
-            panels.append(Panel(_short(data), name, f"{grid.metrics[0]} in %", tuple(series)))
+            panels.append(Panel(short(data), name, _named(grid), tuple(series)))
         return Chart(grid.title, tuple(panels))
 
     return chart
+
+
+def _named(grid: Grid) -> str:
+    return f"{grid.metrics[0]} in %" if grid.scale == 100 else grid.metrics[0]
 
 
 def _against(grid: Grid, name: str, form: str, samples: Sequence[Sample]) -> Series:
@@ -252,13 +256,14 @@ def _against(grid: Grid, name: str, form: str, samples: Sequence[Sample]) -> Ser
 def _panels(grid: Grid, samples: Sequence[Sample], panel: Callable[[Sample], Panel], note: str = "") -> Chart:
     """Return a chart with a panel for the first run on each data set in the published form."""
     first = {sample.data: sample for sample in reversed(samples) if sample.form == PAPER}
-    return Chart(grid.title, tuple(panel(first[data]) for data in _distinct(each.data for each in samples)), note)
+    return Chart(grid.title, tuple(panel(first[data]) for data in distinct(each.data for each in samples)), note)
 
 
-def _short(data: str) -> str:
+def short(data: str) -> str:
     """Return the name of a data set without its options."""
     return data.partition(":")[0]
 
 
-def _distinct(values: Iterable[str]) -> list[str]:
+def distinct(values: Iterable[str]) -> list[str]:
+    """Return values in their order, each once."""
     return list(dict.fromkeys(values))
