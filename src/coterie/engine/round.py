@@ -258,7 +258,7 @@ class Programs(Asking):
             own = jnp.any(table != 0, axis=tuple(range(2, table.ndim)))
         else:
             ids, own = rows.ids, rows.own
-        new = Singles(sent, weight, ids, own & sent[:, None], upload)
+        new = Singles(sent, weight.astype(kept.weight.dtype), ids, own & sent[:, None], upload)
         start = turn * len(sent)
         return jax.tree.map(lambda old, part: jax.lax.dynamic_update_slice_in_dim(old, part, start, 0), kept, new)
 
