@@ -126,7 +126,7 @@ def server_update(key: Array, config: Config, server: Any, received: Received) -
 
 def score(config: Config, view: Any, private: Private, user: Array, items: Array) -> Array:
     """Logits of items for one user."""
-    return logits(view.tower, private.users[user], view.items[items])
+    return logits(view.tower, private.users[user][None], view.items[items])
 
 
 def first_of(data: Samples, n_rows: int) -> Array:

@@ -69,9 +69,19 @@ def weighted_mean(values: Array, weights: Array) -> Array:
     return jnp.sum(values * weights) / jnp.maximum(jnp.sum(weights), 1)
 
 
+@jax.custom_jvp
 def bce(logits: Array, labels: Array) -> Array:
-    """Binary cross-entropy of each sample, from the logit."""
+    """Binary cross-entropy of each sample, from the logit.
+
+    Its slope is `sigmoid(logit) - label`; taken through the absolute value it would be wrong at a logit of 0.
+    """
     return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+
+
+@bce.defjvp
+def _bce_slope(values: tuple[Array, Array], changes: tuple[Array, Array]) -> tuple[Array, Array]:
+    (logits, labels), (of_logits, of_labels) = values, changes
+    return bce(logits, labels), (jax.nn.sigmoid(logits) - labels) * of_logits - logits * of_labels
 
 
 def squared(predictions: Array, labels: Array) -> Array:
@@ -79,7 +89,7 @@ def squared(predictions: Array, labels: Array) -> Array:
     return (predictions - labels) ** 2
 
 
-LOSSES = {"bce": bce, "squared": squared}
+LOSSES: dict[str, Callable[[Array, Array], Array]] = {"bce": bce, "squared": squared}
 OPTIMISERS = {"sgd": optax.sgd, "adam": optax.adam}
 
 

@@ -25,6 +25,13 @@ def received():
     return Received(total, weight=jnp.float32(4), clients=3, touched=jnp.array([2.0, 1.0, 0.0]))
 
 
+@pytest.mark.parametrize("logit", [-30.0, -1.0, 0.0, 2.0, 30.0])
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_slope_of_the_cross_entropy(logit, label):
+    slope = jax.grad(nn.bce)(logit, label)
+    assert float(slope) == pytest.approx(1 / (1 + np.exp(-logit)) - label, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("rule", "items", "head"),
     [

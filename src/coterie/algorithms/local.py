@@ -22,6 +22,7 @@ from coterie import nn
 from coterie.algorithm import Catalogue, Client, ClientConfig, Info, Received, Samples
 
 info = Info(
+    upload="other",
     name="local",
     summary="nothing shared: the leak detector",
     server_sees="nothing",

@@ -18,6 +18,7 @@ from jax import Array
 from coterie.algorithm import Catalogue, Client, ClientConfig, Info, Received, Samples
 
 info = Info(
+    upload="other",
     name="popularity",
     summary="the most interacted items for everybody",
     item_tables=("counts",),
