@@ -28,7 +28,7 @@ def test_published_numbers_of_four_papers():
 
 
 def test_names():
-    assert papers.names() == ("cofedrec",) and papers.get("cofedrec") is PAPER
+    assert papers.names() == ("cofedrec", "cl4fedrec") and papers.get("cofedrec") is PAPER
     with pytest.raises(CoterieError, match="There is no paper 'cofedrek'; did you mean 'cofedrec'"):
         papers.get("cofedrek")
 
