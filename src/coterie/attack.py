@@ -140,11 +140,8 @@ def upload_fields(scene: Scene, download: Message) -> Callable[[Message], Messag
 
 def profile_samples(key: Array, scene: Scene, liked: Array) -> Samples:
     """Return the samples of a made-up user with these items and, as everywhere, negatives from all others."""
-    known = jnp.sort(liked)
     count = scene.config.negatives * len(liked)
-    drawn = jax.random.randint(key, (count,), 0, scene.catalogue.n_items - len(liked))
-    others = drawn + jnp.searchsorted(known - jnp.arange(len(liked)), drawn, side="right").astype(jnp.int32)
-    items = jnp.concatenate([liked, others]).astype(jnp.int32)
+    items = jnp.concatenate([liked, nn.others(key, liked, scene.catalogue.n_items, count)]).astype(jnp.int32)
     labels = jnp.concatenate([jnp.ones(len(liked)), jnp.zeros(count)])
     return Samples(jnp.zeros(len(items), jnp.int32), items, labels, len(items), len(items))
 

@@ -203,6 +203,13 @@ def combine(rule: Rule, received: Received, tables: Sequence[str] = ()) -> Messa
     return mean._replace(**{name: leaf / count.reshape(-1, *[1] * (leaf.ndim - 1)) for name, leaf in rows.items()})
 
 
+def others(key: Array, some: Array, n_items: int, count: int) -> Array:
+    """Draw `count` items, uniformly, from those that are not among `some`."""
+    drawn = jax.random.randint(key, (count,), 0, n_items - len(some))
+    gaps = jnp.sort(some) - jnp.arange(len(some))
+    return drawn + jnp.searchsorted(gaps, drawn, side="right").astype(jnp.int32)
+
+
 def permutation(key: Array, n: int) -> Array:
     """Draw an order of the numbers below `n`."""
     return shuffled(jax.random.bits(key, (WORDS,), jnp.uint32), n, n)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from coterie import algorithms, fedsgd
+from coterie import algorithms, fedsgd, nn
 from coterie.algorithm import Catalogue, Client, Received, Samples
 from coterie.algorithms import cl4fedrec, union
 from coterie.algorithms import fedsgd as original
@@ -179,7 +179,7 @@ def test_synthetic_users_take_distinct_items_by_popularity():
 
 
 def test_negatives_of_a_synthetic_user_are_none_of_its_items():
-    drawn = np.asarray(cl4fedrec.negatives_of(KEY, jnp.array([4, 1]), 6, 200))
+    drawn = np.asarray(nn.others(KEY, jnp.array([4, 1]), 6, 400))
     assert set(drawn) == {0, 2, 3, 5} and len(drawn) == 400
 
 

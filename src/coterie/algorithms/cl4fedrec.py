@@ -116,7 +116,8 @@ def profiles(key: Array, config: Config, catalogue: Catalogue) -> Array:
 
 def end_round(key: Array, config: Config, server: Server) -> Server:
     """Fit the synthetic users to the public part as it is now (eq. 5); only their vectors move."""
-    each = jax.vmap(lambda key, profile: negatives_of(key, profile, len(server.items), config.negatives))
+    count = config.negatives * server.profiles.shape[1]
+    each = jax.vmap(lambda key, profile: nn.others(key, profile, len(server.items), count))
     others = each(jax.random.split(key, len(server.profiles)), server.profiles)
     items = jnp.concatenate([server.profiles, others], 1)
     likes = jnp.concatenate([jnp.ones(server.profiles.shape), jnp.zeros(others.shape)], 1)
@@ -132,13 +133,6 @@ def end_round(key: Array, config: Config, server: Server) -> Server:
 
     fitted = jax.lax.fori_loop(0, config.local_epochs, step, (server.synthetic, server.moments))
     return server._replace(synthetic=fitted[0], moments=fitted[1])
-
-
-def negatives_of(key: Array, profile: Array, n_items: int, each: int) -> Array:
-    """Draw `each` times as many items as the profile has, uniformly from all others."""
-    known = jnp.sort(profile)
-    drawn = jax.random.randint(key, (each * len(profile),), 0, n_items - len(profile))
-    return drawn + jnp.searchsorted(known - jnp.arange(len(profile)), drawn, side="right").astype(jnp.int32)
 
 
 def download(config: Config, server: Server, client: Client) -> Download:

@@ -16,6 +16,18 @@ COMMAND_LINE = "command line"
 RUNS = Path("runs")
 
 
+def typed(options: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Return the settings given by options (None was not given) and by `--set key=value`, each once."""
+    from coterie.experiment.config import parse
+
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, value in map(parse, assignments):
+        if key in given:
+            raise CoterieError(f"{key} is given twice on the command line; give it once.")
+        given[key] = value
+    return given
+
+
 def gather(
     subject: str, options: Mapping[str, Any], assignments: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -25,20 +37,11 @@ def gather(
     """
     from coterie.experiment import config
 
-    given: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    if subject.endswith((".yaml", ".yml")):
-        given = config.read_yaml(Path(subject))
-        origins = dict.fromkeys(given, subject)
-        typed = {}
-    else:
-        typed = {"algorithm": subject}
-    typed |= {key: value for key, value in options.items() if value is not None}
-    for key, value in map(config.parse, assignments):
-        if key in typed:
-            raise CoterieError(f"{key} is given twice on the command line; give it once.")
-        typed[key] = value
-    return given | typed, origins | dict.fromkeys(typed, COMMAND_LINE)
+    if not subject.endswith((".yaml", ".yml")):
+        words = typed({"algorithm": subject, **options}, assignments)
+        return words, dict.fromkeys(words, COMMAND_LINE)
+    given, words = config.read_yaml(Path(subject)), typed(options, assignments)
+    return given | words, dict.fromkeys(given, subject) | dict.fromkeys(words, COMMAND_LINE)
 
 
 def folder_for(plan: Plan) -> Path:

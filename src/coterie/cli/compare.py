@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
-from coterie.cli.arguments import RUNS, safe
+from coterie.cli.arguments import RUNS, safe, typed
 from coterie.cli.interrupt import Interrupted
 from coterie.cli.progress import Watch, show
-from coterie.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.data.interactions import Interactions
@@ -39,7 +38,7 @@ def compare(
 
     console = Console()
     folder = out or RUNS / "compare" / f"{safe(data)}-{protocol}"
-    given = _given({"data": data, "protocol": protocol, "rounds": rounds}, settings)
+    given = typed({"data": data, "protocol": protocol, "rounds": rounds}, settings)
     try:
         found = comparing.compare(algorithms, given, seeds=seeds, out=folder, carry_out=_visibly(console))
     except KeyboardInterrupt:
@@ -48,17 +47,6 @@ def compare(
     console.print()
     console.print(table.to_rich(emphasise=1))
     show(console, [*table.notes, "", f"written to {folder} as compare.csv, compare.md and compare.tex"])
-
-
-def _given(options: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
-    from coterie.experiment.config import parse
-
-    given = {key: value for key, value in options.items() if value is not None}
-    for key, value in map(parse, assignments):
-        if key in given:
-            raise CoterieError(f"{key} is given twice on the command line; give it once.")
-        given[key] = value
-    return given
 
 
 def _visibly(console: Console) -> CarryOut:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
+from coterie.cli.arguments import typed
 from coterie.cli.grids import FORMATS, check_format, print_tables, run_visibly
 from coterie.cli.progress import show
 from coterie.errors import CoterieError
@@ -82,7 +83,7 @@ def robustness(
     from coterie.experiment.trials import Results
 
     check_format(form)
-    given = _given({"rounds": rounds, "malicious": malicious, "target": target}, settings)
+    given = typed({"rounds": rounds, "malicious": malicious, "target": target}, settings)
     lists = (_words(algorithms), _words(attacks), _words(defences))
     grid = RobustnessGrid(*lists, data, protocol, seeds, given)
     cells, results, progress = cells_of(grid), Results(out, "robustness"), Console(stderr=True)
@@ -97,17 +98,6 @@ def robustness(
 def _words(words: Sequence[str]) -> tuple[str, ...]:
     parts = (part.strip() for word in words for part in word.split(","))
     return tuple(part for part in parts if part)
-
-
-def _given(options: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    from coterie.experiment.config import parse
-
-    given = {key: value for key, value in options.items() if value is not None}
-    for key, value in map(parse, assignments):
-        if key in given:
-            raise CoterieError(f"{key} is given twice on the command line; give it once.")
-        given[key] = value
-    return given
 
 
 def _run(console: Console, trials: Sequence[Trial], results: Results) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,22 +64,19 @@ class Interactions:
 
     def user_number(self, user_id: str | int) -> int:
         """Return the number of a user id as the source spells it."""
-        try:
-            return self.user_ids.index(str(user_id))
-        except ValueError:
-            raise CoterieError(
-                f"User '{user_id}' is not in {self.name}, which has {self.n_users:,} users "
-                f"(the first is '{self.user_ids[0]}')."
-            ) from None
+        return self._number("User", user_id, self.user_ids)
 
     def item_number(self, item_id: str | int) -> int:
         """Return the number of an item id as the source spells it."""
+        return self._number("Item", item_id, self.item_ids)
+
+    def _number(self, kind: str, wanted: str | int, ids: Sequence[str]) -> int:
         try:
-            return self.item_ids.index(str(item_id))
+            return ids.index(str(wanted))
         except ValueError:
             raise CoterieError(
-                f"Item '{item_id}' is not in {self.name}, which has {self.n_items:,} items "
-                f"(the first is '{self.item_ids[0]}')."
+                f"{kind} '{wanted}' is not in {self.name}, which has {len(ids):,} {kind.lower()}s "
+                f"(the first is '{ids[0]}')."
             ) from None
 
     def title(self, item: int) -> str:

@@ -152,9 +152,7 @@ class Federation:
         total = jax.tree.map(lambda *leaves: weight * sum(leaves), *evil)
         touched = None
         if outcomes[0].touched is not None:
-            name = next(name for name in self.programs.names if name in self.upload._fields)
-            moved = [np.any(getattr(upload, name) != 0, axis=-1) for upload in evil]
-            touched = np.sum(moved, 0).astype(np.float32)
+            touched = np.sum([singles.moved(upload, self.programs) for upload in evil], 0).astype(np.float32)
         return Received(total, jnp.float32(weight * len(evil)), jnp.int32(len(evil)), touched)
 
     def _uploads(self, out: Outcome) -> Message:

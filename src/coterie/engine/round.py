@@ -253,9 +253,8 @@ class Programs(Asking):
         """Write a chunk of uploads where the members of its turn have their place."""
         rows, upload = trained.rows, trained.upload
         if rows is None:
-            table = getattr(upload, tables.fields(upload, self.names)[0])
-            ids = jnp.broadcast_to(jnp.arange(self.n_items, dtype=jnp.int32)[None, :], table.shape[:2])
-            own = jnp.any(table != 0, axis=tuple(range(2, table.ndim)))
+            own = self._moved(upload)
+            ids = jnp.broadcast_to(jnp.arange(self.n_items, dtype=jnp.int32)[None, :], own.shape)
         else:
             ids, own = rows.ids, rows.own
         new = Singles(sent, weight.astype(kept.weight.dtype), ids, own & sent[:, None], upload)
@@ -279,9 +278,12 @@ class Programs(Asking):
     def _count_touched(self, touched: Array, trained: Trained, sent: Array) -> Array:
         if trained.rows is not None:
             return touched.at[trained.rows.ids].add((trained.rows.own & sent[:, None]).astype(touched.dtype))
-        rows = getattr(trained.upload, tables.fields(trained.upload, self.names)[0])
-        moved = jnp.any(rows != 0, axis=tuple(range(2, rows.ndim))) & sent[:, None]
-        return touched + moved.sum(0)
+        return touched + (self._moved(trained.upload) & sent[:, None]).sum(0)
+
+    def _moved(self, uploads: Message) -> Array:
+        """Whether a client's whole tables say something of an item, for each client and item of a chunk."""
+        mine = [getattr(uploads, name) for name in tables.fields(uploads, self.names)]
+        return jnp.any(jnp.stack([jnp.any(t != 0, axis=tuple(range(2, t.ndim))) for t in mine]), axis=0)
 
     def _written(self, kept: Message, new: Message, rows: tables.Rows | None, place: Array) -> Message:
         """Write a chunk of clients' messages into arrays that hold one of each client of the bucket."""

@@ -84,8 +84,7 @@ def _taken(part: Singles, programs: Programs) -> Part:
 def _rows_of(upload: Message, programs: Programs, claimed: float) -> Part:
     """Return one upload as the rows that it moves."""
     by_row, rest = _apart(upload, programs)
-    moved = np.any([np.any(table.reshape(len(table), -1) != 0, axis=1) for table in by_row.values()], axis=0)
-    item = np.flatnonzero(moved)
+    item = np.flatnonzero(moved(upload, programs))
     return Part(
         item=item,
         sender=np.zeros(len(item), np.int64),
@@ -94,3 +93,9 @@ def _rows_of(upload: Message, programs: Programs, claimed: float) -> Part:
         rest=jax.tree.map(lambda leaf: np.asarray(leaf)[None], rest),
         weight=np.array([claimed], np.float32),
     )
+
+
+def moved(upload: Message, programs: Programs) -> NDArray[np.bool_]:
+    """Whether the item tables of one upload say something of an item, for each item."""
+    by_row, _ = _apart(upload, programs)
+    return np.any([np.any(table.reshape(len(table), -1) != 0, axis=1) for table in by_row.values()], axis=0)
