@@ -21,11 +21,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from coterie import algorithms
+from coterie import algorithms, attacks, defences
 from coterie.algorithms import gpfedrec
 from coterie.data import catalogue, synthetic
 from coterie.data.interactions import Interactions
+from coterie.engine.attackers import Threat
+from coterie.engine.federation import Guard
 from coterie.engine.reference import Reference
+from coterie.engine.robustness import Robustness
 from coterie.engine.simulate import Conduct, Simulation
 from coterie.evaluation import protocols
 from coterie.experiment.run import fit, peak_rss_mb
@@ -130,6 +133,57 @@ def similarity_1m() -> dict[str, float]:
     return {"similarity": time.perf_counter() - start, "rss_mb": peak_rss_mb()}
 
 
+BATCHES = {"participation": "batches", "clients_per_step": 256}
+AS_PUBLISHED = {
+    "embedding_dim": 8, "layers": (8, 8), "init_scale": 0.01, "user_optimiser": "sgd", "server_optimiser": "sgd",
+    "redraw": False,
+}  # fmt: skip
+
+
+def attacked(algorithm: str, attack: str | None, defence: str | None = None, **settings: Any) -> Simulation:
+    """A federation on MovieLens-1M, all items ranked, with malicious clients and a defence, if there are such."""
+    problem = protocols.prepare(catalogue.load("ml-1m"), "ratio-full")
+    conduct = Conduct(rounds=20, **{k: settings.pop(k) for k in list(settings) if k in Conduct.model_fields})
+    found = attacks.get(attack) if attack else None
+    guard = defences.get(defence) if defence else None
+    robustness = Robustness(
+        Threat(found, found.Config(), 0.001, "least-popular") if found else None,
+        Guard(guard, guard.Config()) if guard else None,
+    )
+    return Simulation(algorithms.get(algorithm), settings, problem, conduct, robustness=robustness)
+
+
+def global_epoch(algorithm: str, **settings: Any) -> dict[str, float]:
+    """An epoch of 24 steps of 256 clients without evaluation."""
+    return rounds(attacked(algorithm, None, **BATCHES, eval_every=20, **settings), 2)
+
+
+def published_attack() -> dict[str, float]:
+    """An epoch of the recommender in which A-hum was published, with evaluation of all users: without it, and with it.
+
+    The two take turns, so that both have the same machine.
+    """
+    sims = [attacked("fedsgd", attack, **BATCHES, **AS_PUBLISHED) for attack in (None, "a_hum")]
+    seconds: list[list[float]] = [[], []]
+    for turn in range(9):
+        for sim, spent in zip(sims, seconds, strict=True):
+            record = sim.advance()
+            if turn > 1:
+                spent.append(record.seconds["round"])
+    plain, under_attack = (float(np.median(spent)) for spent in seconds)
+    return {"round": plain, "attacked": under_attack, "ratio": under_attack / plain, "rss_mb": peak_rss_mb()}
+
+
+def item_wise_median() -> dict[str, float]:
+    """The server's part of a step of all 6,040 clients: rows put in order, and the median of each."""
+    sim = attacked("fedsgd", None, "median", eval_every=20)
+    drawn, _ = sim._round_keys(0)
+    outcomes = sim.federation.train(drawn, sim.keep(sim.state), np.arange(sim.plan.n_clients))
+    start = time.perf_counter()
+    sim.federation._received(sim.state.beside, outcomes, [])
+    return {"median": time.perf_counter() - start, "rss_mb": peak_rss_mb()}
+
+
 CASES: dict[str, Callable[[], dict[str, float]]] = {
     "pfedrec ml-100k": pfedrec_100k,
     "pfedrec ml-100k, 100 rounds": whole_run,
@@ -143,6 +197,10 @@ CASES: dict[str, Callable[[], dict[str, float]]] = {
     "gpfedrec ml-100k": gpfedrec_100k,
     "gpfedrec similarity ml-1m": similarity_1m,
     "fedrap ml-100k, 10 local epochs": fedrap_100k,
+    "fedsgd ml-1m, global epoch": lambda: global_epoch("fedsgd"),
+    "cl4fedrec ml-1m, global epoch": lambda: global_epoch("cl4fedrec"),
+    "fedsgd ml-1m under A-hum as published": published_attack,
+    "item-wise median, 6,040 clients": item_wise_median,
     **{f"clients {n:,}": (lambda n=n: clients(n)) for n in (1000, 4000, 16000)},
     **{f"items {n:,}": (lambda n=n: items(n)) for n in (2000, 16000, 128000)},
 }

@@ -250,8 +250,8 @@ def test_controls_are_as_popular_and_no_targets(problem):
     counts = np.bincount(problem.data.items, minlength=80)
     target = targets_of("popularity:0.4-0.5", problem)
     controls = controls_of(target, problem)
-    assert len(controls) == 10 and target[0] not in controls
-    assert np.abs(counts[controls] - counts[target[0]]).max() <= np.sort(np.abs(counts - counts[target[0]]))[10]
+    assert len(controls) == 5 and target[0] not in controls
+    assert np.abs(counts[controls] - counts[target[0]]).max() <= np.sort(np.abs(counts - counts[target[0]]))[5]
 
 
 def test_exposure_by_hand():

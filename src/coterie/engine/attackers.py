@@ -39,7 +39,8 @@ class Attackers:
     def start(self, key: Array) -> Any:
         """Return the memory of every malicious client."""
         init = partial(self.threat.attack.init, config=self.threat.config, scene=self.scene)
-        return jax.vmap(lambda number: init(at(key, number)))(jnp.arange(self.count))
+        each = jax.vmap(lambda key, number: init(at(key, number)), in_axes=(None, 0))
+        return jax.jit(each, compiler_options=QUICK)(key, jnp.arange(self.count))
 
     def craft(self, key: Array, server: Message, memory: Any, who: NDArray[np.int64]) -> tuple[list[Any], Any]:
         """Return what those that take part upload, in their order, and the memories after it."""
@@ -47,7 +48,9 @@ class Attackers:
             uploads = []
             for number in who.tolist():
                 mine = jax.tree.map(lambda leaf, number=number: leaf[number], memory)
-                uploads.append(self._one(at(key, number), self._download(server, number), mine)[0])
+                upload, mine = self._one(at(key, number), self._download(server, number), mine)
+                memory = jax.tree.map(lambda all_, new, number=number: all_.at[number].set(new), memory, mine)
+                uploads.append(upload)
             return uploads, memory
         table = np.zeros(self.count, np.int32)
         table[: len(who)] = who

@@ -16,7 +16,7 @@ from coterie.errors import CoterieError
 from coterie.evaluation.problem import Problem
 from coterie.regulariser import Popularity
 
-CONTROLS = 10
+CONTROLS = 5
 """Items of equal popularity whose exposure is measured beside that of the targets."""
 
 
