@@ -78,7 +78,7 @@ def crafting(name, scene, **settings):
 USUAL: dict[str, tuple[str, dict[str, Any]]] = {
     "a_ra": ("tower", {"drawn_users": 4, "user_scale": 1.0}),
     "a_hum": ("tower", {"drawn_users": 4, "user_scale": 1.0, "hard_lr": 0.1, "hard_steps": 3}),
-    "psmu": ("tower", {"rivals": 3, "neighbours": 2, "profile_size": 5}),
+    "psmu": ("tower", {"best_items": 3, "near_items": 2, "profile_size": 5}),
     **{name: ("gradients", {"boost": 7.0}) for name in TRAINING},
     "label_flip": ("gradients", {}),
     "sign_flip": ("gradients", {"boost": 2.0}),

@@ -153,6 +153,15 @@ def test_the_small_version_of_cofedrec(coterie):
     assert again.err.count("(from before)") == 4 and "| CoFedRec |" in again.out
 
 
+def test_the_small_version_of_cl4fedrec(coterie):
+    answer = coterie("paper", "cl4fedrec", "--quick")
+    assert answer.code == 0, answer
+    table = [line.split() for line in answer.out.splitlines()]
+    values = next(line for line in table if line[:2] == ["rCL4FedRec", "recall@20"])
+    assert all(0 <= float(value) <= 1 for value in values[3:5])
+    assert [path.stem for path in Path("runs/quick/cl4fedrec/figures").glob("*.png")] == ["figure-1"]
+
+
 def test_the_clients_own_tables_are_clustered(coterie):
     answer = coterie("paper", "cofedrec", "--figure", "5", "--quick")
     assert answer.code == 0 and "1 of 1 runs are there; drawn as" in answer.err

@@ -1,6 +1,7 @@
 import pytest
 import yaml
 
+from coterie import algorithms, attacks, defences
 from coterie.cli.arguments import gather
 from coterie.errors import CoterieError
 from coterie.experiment import config
@@ -76,3 +77,38 @@ def test_a_name_stays_a_name_beside_a_folder_of_that_name(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert config.plan({"data": "demo"}).what.data == "demo"
     assert config.plan({"data": "ml-100k"}).what.data == "ml-100k"
+
+
+def test_attack_defence_and_regulariser_bring_their_settings():
+    given = {"algorithm": "rcl4fedrec", "attack": "a_hum", "hard_steps": 3, "defence": "trimmed_mean", "trim": 2}
+    plan = config.plan(given | {"hot_items": 7})
+    ready = plan.protection()
+    assert ready.threat.config.hard_steps == 3 and ready.threat.share == 0.001
+    assert ready.guard.config.trim == 2 and ready.popularity.hot_items == 7
+    assert plan.values()["hard_steps"] == 3 and plan.exposed()["trim"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"attack": "a_hunn"}, "There is no attack 'a_hunn'; did you mean 'a_hum'"),
+        ({"defence": "medain"}, "There is no defence 'medain'; did you mean 'median'"),
+        ({"hard_steps": 3}, "There is no setting 'hard_steps'"),
+        ({"hot_items": 3}, "There is no setting 'hot_items'"),
+        ({"attack": "a_hum", "malicious": 0}, "'malicious' cannot be 0"),
+    ],
+)
+def test_settings_that_are_not_there(given, sentence):
+    with pytest.raises(CoterieError, match=sentence):
+        config.plan({"algorithm": "fedsgd", **given})
+
+
+def test_no_key_has_two_owners():
+    """What an attack or a defence brings is a setting of nothing else."""
+    shared = [config.What, config.Conduct, config.Filters, config.ProtocolOptions, config.RobustnessOptions]
+    shared += [config.Popularity, *(algorithms.get(name).Config for name in algorithms.names())]
+    taken = {key for group in shared for key in group.model_fields}
+    for brought in (attacks, defences):
+        own = {key for name in brought.names() for key in brought.get(name).Config.model_fields}
+        assert not own & taken
+        taken |= own

@@ -4,7 +4,7 @@ A malicious client makes up a user with `profile_size` items at random and negat
 
   1. it fits the user's vector to this history, with the public part held still (`fit_steps` of Adam, from where the
      vector was the last time);
-  2. it looks for what competes with the targets: the `rivals` best other items for this user, and the `neighbours`
+  2. it looks for what competes with the targets: the `best_items` best other items for this user, and the `near_items`
      items whose rows are closest to that of a target;
   3. it uploads the gradient of a loss that makes the targets likes and lets each of them beat each competitor.
 
@@ -39,8 +39,8 @@ class Config(AttackConfig):
     profile_size: int = Field(30, ge=1, description="items of a made-up user")
     fit_steps: int = Field(20, ge=0, description="steps that fit its vector, each time it takes part")
     fit_lr: float = Field(0.001, gt=0, description="rate of these steps")
-    rivals: int = Field(5, ge=1, description="competitors that are the user's best items")
-    neighbours: int = Field(5, ge=0, description="competitors that are closest to a target")
+    best_items: int = Field(5, ge=1, description="competitors that are the user's best items")
+    near_items: int = Field(5, ge=0, description="competitors that are closest to a target")
 
 
 def init(key: Array, config: Config, scene: Scene) -> Profile:
@@ -72,10 +72,10 @@ def alternatives(config: Config, scene: Scene, download: Message, user: Message)
     liking = attack.scores(scene, download, user, jnp.arange(scene.catalogue.n_items))
     free = attack.others(scene)
     left = scene.catalogue.n_items - len(scene.targets)
-    best = jax.lax.top_k(jnp.where(free > 0, liking, -jnp.inf), min(config.rivals, left))[1]
+    best = jax.lax.top_k(jnp.where(free > 0, liking, -jnp.inf), min(config.best_items, left))[1]
     free = free.at[best].set(0)
     alike = jnp.where(free > 0, closeness(scene, download), -jnp.inf)
-    near = jax.lax.top_k(alike, min(config.neighbours, left - len(best)))[1]
+    near = jax.lax.top_k(alike, min(config.near_items, left - len(best)))[1]
     return jnp.concatenate([best, near])
 
 

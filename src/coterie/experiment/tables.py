@@ -86,10 +86,14 @@ def _lines(
     lines = []
     for metric in grid.metrics:
         runs = [(trial.form, found[trial.name]) for trial in trials]
-        values = [(form, result[grid.part][metric]) for form, result in runs if result is not None]
+        values = [(form, _part(grid, result)[metric]) for form, result in runs if result is not None]
         published = lookup(paper, row.table or grid.number, data, row.method or row.label, metric, row.at)
         lines.append(Line(data, row.label, metric, published, _by_form(grid, values), broken))
     return lines
+
+
+def _part(grid: Grid, result: Mapping[str, Any]) -> Mapping[str, float]:
+    return result["robustness"]["last_exposure"] if grid.part == "exposure" else result[grid.part]
 
 
 def _references(
@@ -99,7 +103,7 @@ def _references(
 
     They are measured on test items alone.
     """
-    if grid.part == "validation":
+    if grid.part != "metrics":
         return []
     one_per_seed = {(trial.form, trial.seed): result for trial in trials if (result := found[trial.name])}
     lines = []
@@ -179,7 +183,7 @@ def _cell(grid: Grid, line: Line, form: str, counts_differ: bool) -> str:
 
 def _notes(grid: Grid, counts: Collection[int]) -> tuple[str, ...]:
     unit = "in percent" if grid.scale == 100 else "as they are"
-    of = " on validation items" if grid.part == "validation" else ""
+    of = {"metrics": "", "validation": " on validation items", "exposure": " after the last round"}[grid.part]
     honest = grid.protocol_of("honest")
     notes = [
         f"Values {unit}{of}. published: printed in the paper; {honest}-paper: ours under the paper's protocol; "
