@@ -174,7 +174,7 @@ DEFENDED = replace(
 )
 UTILITY = replace(FIGURE_4, number="utility", title="Utility under two attacks, by defence")
 
-PUBLISHED_MODEL = {
+PUBLISHED_MODEL: Settings = {
     "embedding_dim": 8,
     "layers": [8, 8],
     "init_scale": 0.01,
