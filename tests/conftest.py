@@ -13,7 +13,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 
-from coterie.files import use_compilation_cache
+from coterie.files import forget_programs, use_compilation_cache
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 use_compilation_cache()
@@ -21,6 +21,13 @@ use_compilation_cache()
 # The first example compiles, so time says nothing.
 settings.register_profile("coterie", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("coterie")
+
+
+@pytest.fixture(autouse=True)
+def few_programs():
+    """One process runs hundreds of tests, each with programs of its own."""
+    yield
+    forget_programs()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -43,6 +43,23 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, write)
 
 
+MOST_MAPPINGS = 20_000
+
+
+def forget_programs() -> None:
+    """Drop the compiled programs of a process that has very many; those still needed come from the compilation cache.
+
+    Each of them maps pieces of memory. Linux allows a process 65,530 by default, and the compiler crashes beyond that:
+    who runs one thing after the other calls this in between.
+    """
+    try:
+        mappings = Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return
+    if mappings > MOST_MAPPINGS:
+        jax.clear_caches()
+
+
 def use_compilation_cache() -> Path:
     """Keep compiled programs in the user's cache folder, so that only a first run compiles."""
     folder = user_cache_path("coterie") / "jax"

@@ -248,7 +248,13 @@ def test_store_on_disk_gives_the_same_model():
 
 def test_categories_of_numbers_that_are_none_are_an_error_that_says_what_to_do():
     with pytest.raises(CoterieError, match="lower lr or item_lr"):
-        run(3, lr=1e30)
+        cofedrec.kmeans(jax.random.key(0), np.full((5, 2), np.nan), 2)
+
+
+def test_tables_that_are_no_longer_finite_are_refused():
+    sim = run(1, lr=1e30)
+    assert len(sim.history[0].refused) == sim.plan.n_clients and sim.history[0].clients == 0
+    assert np.isfinite(sim.state.server.mean).all()
 
 
 def test_group_is_mostly_the_community_of_the_core():

@@ -130,7 +130,7 @@ def test_pages_are_filled_and_filling_again_changes_nothing(tmp_path):
     assert "old" not in new and "| CoFedRec | 77.52 | – | – | 50.65 | – | – |" in new and "ml-1m**" not in new
     assert pages.filled(new, tmp_path) == new
     settings = pages.filled(PAGE.replace(" --data ml-100k", " --settings"), tmp_path)
-    assert "| PFedRec | pfedrec | rounds 100, lr 0.1 |" in settings
+    assert "| PFedRec | pfedrec | rounds 100, lr 0.2 |" in settings
 
 
 def test_a_page_that_names_no_table(tmp_path):

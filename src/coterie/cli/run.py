@@ -67,6 +67,12 @@ def show_result(console: Console, done: Run) -> None:
 
 def _warnings(done: Run) -> list[str]:
     broken = [record.round for record in done.history if not math.isfinite(record.metrics.get("loss", 0.0))]
+    lost = [record.round for record in done.history if record.refused and not record.clients]
+    if lost:
+        return [
+            "",
+            f"No upload was fit to be used in round {lost[0]}: the training diverged, or upload_bound is too low.",
+        ]
     if not broken:
         return []
     return ["", f"The loss is no number from round {broken[0]} on: the training diverged; lower the rates, such as lr."]

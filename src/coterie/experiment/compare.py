@@ -21,7 +21,7 @@ from coterie.experiment import config
 from coterie.experiment.config import Plan
 from coterie.experiment.report import REFERENCE_NAMES, Table, main_metric, shown_metrics
 from coterie.experiment.run import CONFIG, SUMMARY, OnRound, OnStart, execute, read_result, resume
-from coterie.files import write_text
+from coterie.files import forget_programs, write_text
 from coterie.version import __version__
 
 Values = NDArray[np.float64]
@@ -71,6 +71,7 @@ def compare(
     for plan in plans:
         done = (carry_out or run_or_reuse)(plan, folder_of(out, plan, data), data)
         results.setdefault(plan.algorithm.info.name, []).append(done)
+        forget_programs()
     comparison = judge(results)
     write(out, tabulate(comparison))
     return comparison

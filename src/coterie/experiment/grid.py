@@ -22,7 +22,7 @@ from coterie.experiment.config import Plan
 from coterie.experiment.report import shown_metrics
 from coterie.experiment.run import CONFIG, SUMMARY, OnRound, OnStart, execute, read_history, read_result, resume
 from coterie.experiment.trials import Results, Trial, write_json
-from coterie.files import write_text
+from coterie.files import forget_programs, write_text
 from coterie.papers.declare import Probe
 
 CarryOut = Callable[[Trial, Sequence[Probe]], dict[str, Any]]
@@ -42,6 +42,7 @@ def run_all(trials: Sequence[Trial], probes: Mapping[str, Sequence[Probe]], carr
             carry_out(trial, probes.get(trial.name, ()))
         except Exception as error:  # whatever happens to one run, the others go on
             failed[trial.name] = sentence(error)
+        forget_programs()
     return failed
 
 

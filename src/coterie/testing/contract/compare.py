@@ -11,11 +11,8 @@ from coterie.algorithm import Message
 from coterie.evaluation.problem import Problem
 from coterie.testing.contract.runs import Watched
 
-TOLERANCE = 3e-4
-"""Largest difference of two leaves that are to be equal, in units of the larger one's largest entry.
-
-Adam divides a gradient by its own size, so where terms cancel it makes much of a rounding.
-"""
+TOLERANCE = 1e-4
+"""Largest difference of two leaves that are to be equal, in units of the larger one's largest entry."""
 
 
 def same(what: str, left: Any, right: Any) -> None:

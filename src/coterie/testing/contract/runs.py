@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic.fields import FieldInfo
 
 from coterie.algorithm import Algorithm, Message
 from coterie.engine.evaluate import Answers
@@ -80,14 +81,20 @@ def shuffled(plan: Plan, seed: int) -> Plan:
     return dataclasses.replace(plan, layouts=layouts, row_of=row_of)
 
 
+_NONE = FieldInfo()
+
+
 def small(algorithm: Algorithm, task: Task) -> dict[str, Any]:
     """Return settings that make several batches and two passes out of a toy client's few samples.
 
     Defaults are chosen to rank; a squared error on ratings up to 5 has gradients so much larger that it needs
-    small rates to stay finite.
+    small rates to stay finite. Adam divides a gradient by its own size, so where terms cancel it makes much of a
+    rounding: who can step plainly does.
     """
-    rates = [name for name in algorithm.Config.model_fields if name.endswith("lr")] if task == "rating" else []
-    return {"batch_size": 16, "local_epochs": 2} | dict.fromkeys(rates, 0.05)
+    fields = algorithm.Config.model_fields
+    rates = [name for name in fields if name.endswith("lr")] if task == "rating" else []
+    plain = [name for name in ("user_optimiser", "server_optimiser") if fields.get(name, _NONE).default == "adam"]
+    return {"batch_size": 16, "local_epochs": 2} | dict.fromkeys(rates, 0.05) | dict.fromkeys(plain, "sgd")
 
 
 @lru_cache(maxsize=2)
