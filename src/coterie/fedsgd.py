@@ -76,6 +76,11 @@ def init_client(key: Array, config: Config, catalogue: Catalogue, client: Client
     return Private(users, optimiser(config).init(users))
 
 
+def download(config: Config, server: Server, client: Client) -> Server:
+    """Everybody gets the public part."""
+    return server
+
+
 def optimiser(config: Config) -> optax.GradientTransformation:
     """Return what moves user vectors."""
     return nn.OPTIMISERS[config.user_optimiser](config.lr)

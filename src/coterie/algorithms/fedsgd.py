@@ -15,8 +15,8 @@ from jax import Array
 from pydantic import Field
 
 from coterie import fedsgd
-from coterie.algorithm import Client, Info, Samples
-from coterie.fedsgd import Private, Server, Upload, init_client, init_server, score, server_update
+from coterie.algorithm import Info, Samples
+from coterie.fedsgd import Private, Server, Upload, download, init_client, init_server, score, server_update
 
 info = Info(
     name="fedsgd",
@@ -34,18 +34,13 @@ info = Info(
 )
 
 Download = Server
-__all__ = ["Config", "Private", "Server", "Upload", "init_client", "init_server", "score", "server_update"]
+__all__ = ["Config", "Private", "Server", "Upload", "download", "init_client", "init_server", "score", "server_update"]
 
 
 class Config(fedsgd.Config):
     """Adds the penalty of the proof of concept."""
 
     uniformity: float = Field(0.0, ge=0, description="weight of the correlation of item dimensions (eq. 13)")
-
-
-def download(config: Config, server: Server, client: Client) -> Download:
-    """Everybody gets the public part."""
-    return server
 
 
 def local_update(

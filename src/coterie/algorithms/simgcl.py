@@ -12,10 +12,10 @@ from jax import Array
 from pydantic import Field
 
 from coterie import fedsgd
-from coterie.algorithm import Client, Info, Samples
-from coterie.fedsgd import Private, Server, Upload, init_client, init_server, score, server_update
+from coterie.algorithm import Info, Samples
+from coterie.fedsgd import Private, Server, Upload, download, init_client, init_server, score, server_update
 
-__all__ = ["Private", "Server", "Upload", "init_client", "init_server", "score", "server_update"]
+__all__ = ["Private", "Server", "Upload", "download", "init_client", "init_server", "score", "server_update"]
 
 info = Info(
     name="simgcl",
@@ -42,11 +42,6 @@ class Config(fedsgd.Config):
     temperature: float = Field(0.2, gt=0)
     noise: float = Field(0.1, gt=0, description="length of the noise")
     item_block: int = Field(1024, ge=2, description="local items that are compared with one another at a time")
-
-
-def download(config: Config, server: Server, client: Client) -> Download:
-    """Everybody gets the public part."""
-    return server
 
 
 def local_update(

@@ -15,10 +15,10 @@ from jax import Array
 from pydantic import Field
 
 from coterie import fedsgd, nn
-from coterie.algorithm import Client, Info, Samples
-from coterie.fedsgd import Private, Server, Upload, init_client, init_server, score, server_update
+from coterie.algorithm import Info, Samples
+from coterie.fedsgd import Private, Server, Upload, download, init_client, init_server, score, server_update
 
-__all__ = ["Private", "Server", "Upload", "init_client", "init_server", "score", "server_update"]
+__all__ = ["Private", "Server", "Upload", "download", "init_client", "init_server", "score", "server_update"]
 
 info = Info(
     name="union",
@@ -44,11 +44,6 @@ class Config(fedsgd.Config):
 
     item_weight: float = Field(1.0, ge=0, description="weight of the item term")
     rivals: int = Field(15, ge=1, description="items that each positive competes with")
-
-
-def download(config: Config, server: Server, client: Client) -> Download:
-    """Everybody gets the public part."""
-    return server
 
 
 def local_update(

@@ -71,7 +71,10 @@ LOWEST = "CoFedRec: the paper prints the lowest of five runs."
 SAMPLED_NOTE = (
     "CoFedRec on ml-1m and lastfm-2k: the contrastive term is computed on 512 sampled items a step, not on all pairs."
 )
-RATES = "All but CoFedRec: the rate is the one that validation chose, see the table of tried rates."
+RATES = (
+    "All but CoFedRec: the rate is the one that validation chose, see the table of what was tried; on ml-1m and "
+    "lastfm-2k that of ml-100k."
+)
 
 TABLE_1 = Grid(
     "1",
