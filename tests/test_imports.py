@@ -11,7 +11,7 @@ ROOT = Path(coterie.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 ALGORITHMS = [path for path in FILES if path.parent.name == "algorithms" and path.stem != "__init__"]
-PARTS = ("coterie.algorithm", "coterie.nn", "coterie.clustering", "coterie.fedsgd")
+PARTS = ("coterie.algorithm", "coterie.nn", "coterie.clustering", "coterie.fedsgd", "coterie.platforms")
 ALLOWED = ("__future__", "functools", "itertools", "typing", *PARTS, "jax", "numpy", "optax", "pydantic")
 
 BELOW = {

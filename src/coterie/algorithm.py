@@ -92,12 +92,13 @@ class ClientConfig(Settings):
 
 
 class Catalogue(NamedTuple):
-    """Sizes and public facts about the items."""
+    """Sizes and public facts about the items; `levels` are the values that ratings have, if they are few."""
 
     n_items: int
     n_users: int
     n_clients: int
     popularity: Array
+    levels: tuple[float, ...] = ()
 
 
 class Client(NamedTuple):
@@ -148,6 +149,8 @@ class Info:
     `only_if` has pairs of fields of `Answer`: the first travels only to clients for which the second, a flag, holds.
     `shares` names the fields of `Private` that are uploaded by design, as they are after training, under the same name:
     a client's own item table, say. `upload` is what an upload is to the download: its change, its gradient, or else.
+    `users` says how a user is numbered in samples and scores: within its client, or, where rows of users are shared by
+    clients, within the whole federation.
     """
 
     name: str
@@ -158,6 +161,7 @@ class Info:
     server_sees: Literal["sums", "updates", "nothing", "everything"] = "sums"
     item_tables: tuple[str, ...] = ()
     touches: Literal["rows", "catalogue"] = "rows"
+    users: Literal["local", "global"] = "local"
     rounds: int = 100
     status: str = "complete"
     only_if: tuple[tuple[str, str], ...] = ()

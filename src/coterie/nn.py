@@ -15,12 +15,13 @@ from coterie.shuffling import WORDS, shuffled
 
 
 class Batch(NamedTuple):
-    """A mini-batch; `weights` is 1 for real samples and 0 for padding."""
+    """A mini-batch; `weights` is 1 for real samples and 0 for padding, `place` where they stand in the data."""
 
     users: Array
     items: Array
     labels: Array
     weights: Array
+    place: Array | None = None
 
     @property
     def empty(self) -> Array:
@@ -51,7 +52,8 @@ def passes(
         place = jax.lax.dynamic_slice(order, (number * size,), (size,))
         real = place < data.count
         place = jnp.where(real, place, 0)
-        batch = Batch(data.users[place], data.items[place], data.labels[place], real.astype(data.labels.dtype))
+        weights = real.astype(data.labels.dtype)
+        batch = Batch(data.users[place], data.items[place], data.labels[place], weights, place)
         state, loss = step(carry[0], batch)
         return state, carry[1] + loss * batch.weights.sum()
 
@@ -139,14 +141,18 @@ def init_neumf(key: Array, dim: int, hidden: Sequence[int], gmf: bool) -> list[L
 
 def neumf(tower: list[Layer], users: Array, items: Array, gmf: bool) -> Array:
     """NeuMF logits of rows `[p', p]` and `[q', q]` (without `gmf`: `p'` and `q'`); one user row may stand for all."""
+    return dense(tower[-1], neumf_features(tower, users, items, gmf))[..., 0]
+
+
+def neumf_features(tower: list[Layer], users: Array, items: Array, gmf: bool) -> Array:
+    """Return what the output layer of NeuMF sees."""
     dim, users = tower[0].weight.shape[0] // 2, jnp.atleast_2d(users)
     # Two products instead of one over the concatenation: the part of a single user is then computed once.
     mine = dense(Layer(tower[0].weight[:dim], tower[0].bias), users[..., :dim])
     hidden = jax.nn.relu(items[..., :dim] @ tower[0].weight[dim:] + mine)
     for layer in tower[1:-1]:
         hidden = jax.nn.relu(dense(layer, hidden))
-    features = jnp.concatenate([hidden, users[..., dim:] * items[..., dim:]], -1) if gmf else hidden
-    return dense(tower[-1], features)[..., 0]
+    return jnp.concatenate([hidden, users[..., dim:] * items[..., dim:]], -1) if gmf else hidden
 
 
 def guarded(skip: Array, old: Any, new: Any) -> Any:

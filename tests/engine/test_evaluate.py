@@ -46,6 +46,7 @@ def bucket(validation, test, seen=None, candidates=None):
     ]
     return Bucket(
         client=jnp.int32(0),
+        user_numbers=jnp.zeros(1, jnp.int32),
         users=blank,
         items=blank,
         labels=jnp.zeros(0),

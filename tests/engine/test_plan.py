@@ -29,10 +29,13 @@ def test_every_training_row_is_in_one_place(data, name, buckets):
     local = LocalUsers.of(problem).users
     found = []
     for layout in plan.layouts:
-        clients, users, items, labels, count = (np.asarray(leaf) for leaf in layout.bucket[:5])
+        rows = layout.bucket
+        fields = (rows.client, rows.user_numbers, rows.users, rows.items, rows.labels, rows.count)
+        clients, numbers, users, items, labels, count = (np.asarray(leaf) for leaf in fields)
         for row, client in enumerate(clients):
             real = slice(0, count[row])
             names = local[client][users[row, real]]
+            np.testing.assert_array_equal(numbers[row, users[row, real]], names)
             found += [(client, *triple) for triple in zip(names, items[row, real], labels[row, real], strict=True)]
             assert not items[row, count[row] :].any() and not labels[row, count[row] :].any()
     ratings = data.ratings[problem.train] if name == "rating-dirichlet" else np.ones(len(problem.train))

@@ -57,7 +57,11 @@ class Asking:
         """Whether a client is evaluated with what it just trained."""
         return self.config.eval_table == "local" and self.algorithm.personalise is not None
 
-    def trained_scorer(self, trained: Trained) -> evaluate.ScoreUser:
+    def number(self, row: Bucket, users: Array) -> Array:
+        """Return the numbers under which an algorithm knows the local users of a client."""
+        return row.user_numbers[users] if self.algorithm.info.users == "global" else users
+
+    def trained_scorer(self, row: Bucket, trained: Trained) -> evaluate.ScoreUser:
         """Return the scores of a client that sees what it downloaded as it has trained it."""
         personalise, rows = self.algorithm.personalise, trained.rows
         assert personalise
@@ -72,13 +76,13 @@ class Asking:
                 )
                 items = jnp.arange(items.shape[0])
             view = personalise(self.config, down, upload, private)
-            return self.algorithm.score(self.config, view, private, user, items)
+            return self.algorithm.score(self.config, view, private, self.number(row, user), items)
 
         return score
 
     def trained_answers(self, row: Bucket, trained: Trained) -> Answers:
         """Evaluate a client with its own view of what it downloaded."""
-        return self.answers(self.trained_scorer(trained), row)
+        return self.answers(self.trained_scorer(row, trained), row)
 
     def scorer(self, server: Message, store: Message, row: Bucket, client: Array) -> evaluate.ScoreUser:
         """Return the scores of a client that has just downloaded."""
@@ -89,6 +93,7 @@ class Asking:
         by_row = self.candidates and bool(tables.fields(store, self.names))
 
         def score(user: Array, items: Array) -> Array:
+            user = self.number(row, user)
             private = tables.take_stored(store, self.names, client, items if by_row else None)
             if not by_row:
                 return algorithm.score(self.config, view, private, user, items)

@@ -34,11 +34,13 @@ class Part(NamedTuple):
 class Bucket(NamedTuple):
     """Clients of similar size; every array has a leading axis of clients.
 
-    `gaps` and `bounds` describe the items that are never drawn as negatives (see `data.negatives`), by local user.
+    `user_numbers` are those of the local users in the whole federation (0 beyond the last one). `gaps` and `bounds`
+    describe the items that are never drawn as negatives (see `data.negatives`), by local user.
     `seen` lists each user's training items (n_items beyond the end); it is there where all items are ranked.
     """
 
     client: Array
+    user_numbers: Array
     users: Array
     items: Array
     labels: Array
@@ -196,6 +198,7 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
     home = real_user & (problem.home[users] == members[:, None])
     arrays = {
         "client": members.astype(np.int32),
+        "user_numbers": users.astype(np.int32),
         "users": np.where(filled, local.row_users[rows], 0).astype(np.int32),
         "items": np.where(filled, data.items[source], 0).astype(np.int32),
         "labels": np.where(filled, _labels(problem)[source], 0).astype(np.float32),

@@ -64,7 +64,7 @@ class Reference:
         gaps = np.concatenate([items - np.arange(len(items)) for items in known]) if known else np.zeros(1)
         bounds = np.concatenate([[0], np.cumsum([len(items) for items in known])])
         rating = problem.protocol.task == "rating"
-        return draw(
+        drawn = draw(
             keys.at(keys.stream(problem.seed, "negatives"), number if self.config.redraw else 0, client),
             self.config.negatives,
             problem.data.n_items,
@@ -76,6 +76,13 @@ class Reference:
             jnp.asarray(bounds, jnp.int32),
             self.config.virtual_ratings,
         )
+        shared = self.algorithm.info.users == "global"
+        return drawn._replace(users=jnp.asarray(users, jnp.int32)[drawn.users]) if shared else drawn
+
+    def number(self, client: int, user: int) -> Array:
+        """Return the number under which the algorithm knows a user of a client."""
+        shared = self.algorithm.info.users == "global"
+        return jnp.int32(user if shared else np.searchsorted(self.users(client), user))
 
     def train(
         self, number: int, server: Message, private: Message, client: int
@@ -150,8 +157,8 @@ class Reference:
     def test_ranks(self, view: Message, private: Message, client: int, user: int) -> NDArray[np.int32]:
         """Rank a user's test items with a client's view."""
         problem, n_items = self.problem, self.problem.data.n_items
-        local = jnp.int32(np.searchsorted(self.users(client), user))
-        scores = np.asarray(self.algorithm.score(self.config, view, private, local, jnp.arange(n_items)))
+        known_as = self.number(client, user)
+        scores = np.asarray(self.algorithm.score(self.config, view, private, known_as, jnp.arange(n_items)))
         held = problem.test.items[user]
         if problem.test.candidates is None:
             return rank_of(scores, held, problem.masked("test")[user])

@@ -114,10 +114,11 @@ class Programs(Asking):
 
     def samples(self, keys: Keys, row: Bucket) -> Samples:
         """Draw the samples of one client for one round."""
-        return draw(
+        drawn = draw(
             keys.negatives[row.client], self.config.negatives, self.n_items,
             row.users, row.items, row.labels, row.count, row.gaps, row.bounds, self.config.virtual_ratings,
         )  # fmt: skip
+        return drawn._replace(users=self.number(row, drawn.users))
 
     def n_samples(self, count: Array) -> Array:
         """Return the number of samples that a client with `count` interactions draws."""
@@ -347,7 +348,7 @@ class Programs(Asking):
             if trained:
                 most = self.n_samples(jnp.max(bucket.count))
                 after = self.train_client(keys, server, store, 0, row, client, row.count > 0, most, None)
-                score = self.trained_scorer(after)
+                score = self.trained_scorer(row, after)
             users = jnp.arange(row.bounds.shape[0] - 1)
             return evaluate.top(score, hidden[client], users, self.n_items, k)
 

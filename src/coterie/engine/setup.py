@@ -12,6 +12,9 @@ from coterie.algorithm import Algorithm, Catalogue, ClientConfig
 from coterie.errors import CoterieError
 from coterie.evaluation.problem import Problem
 
+MOST_LEVELS = 100
+"""Ratings of more different values are taken for measurements, which have no levels."""
+
 
 def check_task(algorithm: Algorithm, problem: Problem) -> None:
     """Refuse an algorithm that cannot do what the protocol asks."""
@@ -31,7 +34,10 @@ def pooled(problem: Problem) -> Problem:
 
 def catalogue_of(problem: Problem) -> Catalogue:
     """Return the sizes and public item facts of a problem."""
-    return Catalogue(problem.data.n_items, problem.data.n_users, problem.n_clients, jnp.asarray(problem.popularity))
+    data = problem.data
+    values = np.unique(data.ratings)
+    levels = tuple(values.tolist()) if len(values) <= MOST_LEVELS else ()
+    return Catalogue(data.n_items, data.n_users, problem.n_clients, jnp.asarray(problem.popularity), levels)
 
 
 def configured(algorithm: Algorithm, settings: dict[str, Any], problem: Problem, catalogue: Catalogue) -> ClientConfig:

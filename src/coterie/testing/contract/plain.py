@@ -81,9 +81,8 @@ def _downloaded(reference: Reference, server: Message, client: int) -> Message:
 def _answered(reference: Reference, view: Message, private: Message, client: int, user: int) -> NDArray[Any]:
     if reference.problem.protocol.task == "ranking":
         return np.minimum(reference.test_ranks(view, private, client, user), MISS)
-    local = jnp.int32(np.searchsorted(reference.users(client), user))
-    items = jnp.asarray(reference.problem.test.items[user])
-    return np.asarray(reference.algorithm.score(reference.config, view, private, local, items))
+    items, known_as = jnp.asarray(reference.problem.test.items[user]), reference.number(client, user)
+    return np.asarray(reference.algorithm.score(reference.config, view, private, known_as, items))
 
 
 @lru_cache(maxsize=4)

@@ -88,13 +88,17 @@ def small(algorithm: Algorithm, task: Task) -> dict[str, Any]:
     """Return settings that make several batches and two passes out of a toy client's few samples.
 
     Defaults are chosen to rank; a squared error on ratings up to 5 has gradients so much larger that it needs
-    small rates to stay finite. Adam divides a gradient by its own size, so where terms cancel it makes much of a
-    rounding: who can step plainly does.
+    small rates to stay finite, and with momentum smaller ones. Adam divides a gradient by its own size, so where
+    terms cancel it makes much of a rounding: who can step plainly does. A tower of two small layers compiles in half
+    the time of three.
     """
     fields = algorithm.Config.model_fields
     rates = [name for name in fields if name.endswith("lr")] if task == "rating" else []
     plain = [name for name in ("user_optimiser", "server_optimiser") if fields.get(name, _NONE).default == "adam"]
-    return {"batch_size": 16, "local_epochs": 2} | dict.fromkeys(rates, 0.05) | dict.fromkeys(plain, "sgd")
+    rate = 0.005 if "momentum" in fields else 0.05
+    tower = {"layers": (8, 4)} if "layers" in fields else {}
+    few = {"batch_size": 16, "local_epochs": 2}
+    return few | tower | dict.fromkeys(rates, rate) | dict.fromkeys(plain, "sgd")
 
 
 @lru_cache(maxsize=2)
