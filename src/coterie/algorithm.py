@@ -169,7 +169,7 @@ class Info:
     upload: Literal["change", "gradient", "other"] = "change"
 
 
-OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve", "end_round")
+OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve", "end_round", "parts")
 
 
 def _absent(*_: Any) -> Any:
@@ -185,7 +185,7 @@ class Algorithm:
     `eval_table=local`; `resolve` fills settings that depend on the data. `answer` is what the server sends back, at
     the end of a step, to a client that took part, and `receive` what that client keeps of it. `end_round` is what the
     server does by itself after the last step of a round. `observe` gives numbers about the server's state that are
-    worth a line in the log of each round.
+    worth a line in the log of each round. `parts` takes what `score` takes and names what a score is the sum of.
 
     A server that sees sums takes its step inside a compiled program. One that sees single uploads takes it outside,
     so that it may use any library, and compiles what is worth it.
@@ -206,6 +206,7 @@ class Algorithm:
     observe: Callable[..., dict[str, Array]] | None = None
     resolve: Callable[..., ClientConfig] | None = None
     end_round: Callable[..., Message] | None = None
+    parts: Callable[..., dict[str, Array]] | None = None
 
     @property
     def central(self) -> bool:

@@ -58,6 +58,7 @@ class Config(platforms.Config):
 
     bias_dim: int = Field(10, ge=1, description="size of an item's bias vector")
     item_bias: bool = Field(True, description="explicit item biases; without them there are no prototypes either")
+    own_weight: float = Field(1.0, ge=0, description="weight of the error without item bias (eq. 2)")
     guidance: bool = Field(True, description="whether the downloaded model guides local training")
     alignment: bool = Field(True, description="whether bias vectors are aligned with prototypes")
     weight: float = Field(10.0, ge=0, description="weight of the alignment (tau)")
@@ -141,7 +142,7 @@ def local_update(
 
     def loss(dense: Any, users: Array, items: Array, batch: nn.Batch) -> Array:
         found = predict(config, dense, users, items)
-        error = nn.squared(found.personal, batch.labels)  # eq. 2
+        error = config.own_weight * nn.squared(found.personal, batch.labels)  # eq. 2
         if config.item_bias:
             error += nn.squared(found.rating, batch.labels)  # eq. 6
         if config.guidance:

@@ -77,6 +77,7 @@ def describe(data: Interactions) -> dict[str, str]:
         "ratings": _rating_values(data),
         "time": _time_range(data),
         "item text": _item_text(data),
+        **({"platforms": ", ".join(data.platform_ids)} if data.platform_ids else {}),
         "notes": "; ".join(data.notes) or "nothing was removed",
     }
     if entry := ENTRIES.get(data.name):
@@ -121,20 +122,27 @@ def _item_text(data: Interactions) -> str:
 
 @app.command("import")
 def import_set(
-    file: Path = typer.Argument(help="A rating file, a folder or a zip."),
+    files: list[Path] = typer.Argument(help="A rating file, a folder or a zip; several files: one for each platform."),
     name: str = typer.Option(help="The name to keep it under."),
     user: str | None = typer.Option(None, help="The column of user ids."),
     item: str | None = typer.Option(None, help="The column of item ids."),
     rating: str | None = typer.Option(None, help="The column of ratings."),
     timestamp: str | None = typer.Option(None, help="The column of Unix seconds."),
+    platform: str | None = typer.Option(None, help="The column that names the platform of a row."),
     titles: Path | None = typer.Option(None, help="A file with the columns item, title and perhaps genres."),
     sep: str | None = typer.Option(None, help="The separator; \\t is a tab."),
 ) -> None:
-    """Keep a rating file under a name in the cache folder."""
+    """Keep a rating file, or those of several platforms, under a name in the cache folder."""
     from coterie.data import catalogue
-    from coterie.data.readers import read
+    from coterie.data.readers import read, read_platforms
 
-    data = read(file, user=user, item=item, rating=rating, timestamp=timestamp, titles=titles, sep=sep, name=name)
+    how = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    if len(files) == 1:
+        data = read(files[0], **how, platform=platform, titles=titles, sep=sep, name=name)
+    elif platform:
+        raise CoterieError("Several files are one for each platform, so --platform does not go with them.")
+    else:
+        data = read_platforms(files, **how, titles=titles, sep=sep, name=name)
     _report(data, catalogue.import_file(name, data))
 
 

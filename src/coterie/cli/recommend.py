@@ -22,17 +22,21 @@ def recommend(
     """Recommend items that a user has not interacted with."""
     from coterie.experiment.run import load_run
 
-    items = load_run(folder).recommend(user, k)
-    Console().print(list_table(f"for user {user}", items))
+    run = load_run(folder)
+    items = run.recommend(user, k)
+    score = "predicted rating" if run.problem.protocol.task == "rating" else "score"
+    Console().print(list_table(f"for user {user}", items, score))
 
 
-def list_table(title: str, items: list[Recommendation], **more: list[str]) -> Table:
-    """Return a list of recommendations as a table; `more` are further columns."""
+def list_table(title: str, items: list[Recommendation], score: str = "score", **more: list[str]) -> Table:
+    """Return a list of recommendations as a table, with the parts of each score; `more` are further columns."""
     table = Table("rank", "title", "item", title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for name in more:
         table.add_column(name)
-    table.add_column("score", justify="right")
+    for name in (*(items[0].parts if items else ()), score):
+        table.add_column(name, justify="right")
     for number, item in enumerate(items):
         cells = (values[number] for values in more.values())
-        table.add_row(str(number + 1), item.title, item.item, *cells, f"{item.score:.4f}")
+        numbers = (f"{value:.4f}" for value in (*item.parts.values(), item.score))
+        table.add_row(str(number + 1), item.title, item.item, *cells, *numbers)
     return table

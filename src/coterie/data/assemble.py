@@ -30,9 +30,10 @@ class ItemTexts:
 
 
 def assemble(table: Table, name: str, texts: ItemTexts | None = None, parts: Table | None = None) -> Interactions:
-    """Number the columns `user`, `item` and, where there are any, `rating` and `timestamp` of a table."""
+    """Number the columns `user`, `item` and, where there are any, `rating`, `timestamp` and `platform` of a table."""
     users, user_ids = _number(table, "user")
     items, item_ids = _number(table, "item")
+    platforms, platform_ids = _number(table, "platform") if "platform" in table.frame else (None, ())
     titles, categories, notes = _texts_of(table, items, item_ids, texts) if texts else (None, None, ())
     return Interactions(
         name=name,
@@ -45,6 +46,8 @@ def assemble(table: Table, name: str, texts: ItemTexts | None = None, parts: Tab
         titles=titles,
         categories=categories,
         split=None if parts is None else _parts(table, parts),
+        platforms=platforms,
+        platform_ids=platform_ids,
         notes=notes,
     )
 

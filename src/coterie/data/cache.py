@@ -47,6 +47,8 @@ def _roots() -> list[Path]:
 def write(folder: Path, data: Interactions) -> None:
     """Write a set as `ratings.csv.gz`, with `items.csv.gz` and `split.csv.gz` where it has them.
 
+    A set whose rows belong to platforms has a column that names them.
+
     The folder appears whole or not at all; one that is there already is replaced.
     """
     try:
@@ -95,6 +97,8 @@ def _spelled(values: NDArray[np.float32] | NDArray[np.int64]) -> NDArray[np.obje
 
 def _write_files(folder: Path, data: Interactions) -> None:
     rows = _columns(data)
+    if data.platforms is not None:
+        rows = rows.assign(platform=np.array(data.platform_ids, dtype=object)[data.platforms])
     _write_csv(folder / "ratings.csv.gz", rows)
     if data.titles:
         genres = ["|".join(parts) for parts in data.categories or [()] * data.n_items]

@@ -52,6 +52,17 @@ def dirichlet(
     return Clients(of_row, _majority(data.users[train], of_row, data.n_users, platforms), platforms)
 
 
+def given(data: Interactions, train: NDArray[np.int64]) -> Clients:
+    """Leave every record with the platform that the data names; a user's home is as in `dirichlet`."""
+    if data.platforms is None:
+        raise CoterieError(
+            f"{data.name} does not say which platform a row belongs to; import it with --platform COLUMN or as one "
+            "file per platform, or draw platforms with rating-dirichlet."
+        )
+    of_row, count = data.platforms[train], len(data.platform_ids)
+    return Clients(of_row, _majority(data.users[train], of_row, data.n_users, count), count)
+
+
 def _check_platforms(platforms: int, beta: float, records: int) -> None:
     if platforms < 1:
         raise CoterieError(f"The number of platforms is {platforms}; use at least 1.")

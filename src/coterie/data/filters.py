@@ -118,6 +118,7 @@ def _select(data: Interactions, rows: NDArray[np.int64], notes: list[str], binar
         titles=data.titles and tuple(data.titles[i] for i in item_numbers),
         categories=data.categories and tuple(data.categories[i] for i in item_numbers),
         split=None if data.split is None else data.split[rows],
+        platforms=None if data.platforms is None else data.platforms[rows],
         truth=data.truth and _select_truth(data.truth, user_numbers, item_numbers),
         notes=(*data.notes, *notes),
     )

@@ -33,7 +33,8 @@ class Interactions:
 
     `ratings` is 1 where the source is implicit. `timestamps` is None where the source has none; a single
     row without one has `UNKNOWN_TIME`.
-    `split` names the part ("train", "validation", "test") of each row where the source gives one.
+    `split` names the part ("train", "validation", "test") of each row where the source gives one, and
+    `platforms` is the number of the platform that owns it, where the source says so.
     """
 
     name: str
@@ -46,6 +47,8 @@ class Interactions:
     titles: tuple[str, ...] | None = None
     categories: tuple[tuple[str, ...], ...] | None = None
     split: NDArray[np.str_] | None = None
+    platforms: IntArray | None = None
+    platform_ids: tuple[str, ...] = ()
     truth: Truth | None = None
     notes: tuple[str, ...] = field(default=())
 
@@ -86,7 +89,7 @@ class Interactions:
     def fingerprint(self) -> str:
         """Return a short digest of the rows; equal data gives an equal digest."""
         digest = hashlib.sha256()
-        for array in (self.users, self.items, self.ratings, self.timestamps):
+        for array in (self.users, self.items, self.ratings, self.timestamps, self.platforms):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:16]

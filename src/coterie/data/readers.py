@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -38,6 +38,7 @@ def read(
     item: str | None = None,
     rating: str | None = None,
     timestamp: str | None = None,
+    platform: str | None = None,
     titles: str | Path | None = None,
     sep: str | None = None,
     name: str | None = None,
@@ -45,12 +46,12 @@ def read(
     """Read a rating file, or the one in a folder or zip, and the item text that lies beside it.
 
     MovieLens, FilmTrust, HetRec Last.fm and RecBole files are known by their names. Any other CSV, TSV or
-    Parquet file has the columns `user_id`, `item_id` and perhaps `rating` and `timestamp`, or says with
-    `user`, `item`, `rating` and `timestamp` what its columns are called. Text may be gzipped. `titles` is
-    a file with the columns `item` and `title` and perhaps `genres`; it then has to list every item.
+    Parquet file has the columns `user_id`, `item_id` and perhaps `rating`, `timestamp` and `platform`, or says
+    with `user`, `item`, `rating`, `timestamp` and `platform` what its columns are called. Text may be gzipped.
+    `titles` is a file with the columns `item` and `title` and perhaps `genres`; it then has to list every item.
     """
     path = Path(path)
-    columns = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    columns = {"user": user, "item": item, "rating": rating, "timestamp": timestamp, "platform": platform}
     with _folder_of(path) as place:
         file = _rating_file(place, str(path))
         layout = layout_of(file) if sep is None and not any(columns.values()) else None
@@ -60,6 +61,33 @@ def read(
         return assemble(table, name or _name_of(path), _texts(titles, beside), parts)
 
 
+def read_platforms(
+    paths: Sequence[str | Path],
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    timestamp: str | None = None,
+    titles: str | Path | None = None,
+    sep: str | None = None,
+    name: str = "platforms",
+) -> Interactions:
+    """Read one file for each platform, all with the same columns; a platform is called like its file."""
+    columns = {"user": user, "item": item, "rating": rating, "timestamp": timestamp, "platform": None}
+    frames: dict[str, pd.DataFrame] = {}
+    for path in map(Path, paths):
+        platform, table = _name_of(path), _generic(path, columns, sep)
+        assemble(table, platform)  # what is wrong is said of this file and its line
+        if platform in frames:
+            raise CoterieError(f"Two of the files are called {platform}, which names a platform; rename one of them.")
+        frames[platform] = table.frame
+        found, expected = (", ".join(map(str, frame)) for frame in (table.frame, next(iter(frames.values()))))
+        if found != expected:
+            raise CoterieError(f"{path} has the columns {found} and the first file {expected}; all need the same.")
+    whole = pd.concat([frame.assign(platform=platform) for platform, frame in frames.items()], ignore_index=True)
+    return assemble(Table(name, whole, "row"), name, _texts(titles, None))
+
+
 def from_frame(
     frame: pd.DataFrame,
     *,
@@ -67,6 +95,7 @@ def from_frame(
     item: str | None = None,
     rating: str | None = None,
     timestamp: str | None = None,
+    platform: str | None = None,
     titles: Mapping[str, str] | None = None,
     name: str = "frame",
 ) -> Interactions:
@@ -74,7 +103,7 @@ def from_frame(
 
     `titles` maps item ids, spelled as text, to titles; it then has to list every item.
     """
-    columns = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    columns = {"user": user, "item": item, "rating": rating, "timestamp": timestamp, "platform": platform}
     texts = None if titles is None else ItemTexts("titles", titles, {}, complete=True)
     return assemble(_typed(_choose(frame_table(frame, name), columns)), name, texts)
 
@@ -112,8 +141,8 @@ def _generic(path: Path, columns: dict[str, str | None], sep: str | None) -> Tab
 
 
 def _choose(table: Table, columns: dict[str, str | None]) -> Table:
-    """Bring the named columns, or those with the usual names, to user, item, rating and timestamp."""
-    usual = {"user": USER_NAMES, "item": ITEM_NAMES, "rating": ("rating",), "timestamp": ("timestamp",)}
+    """Bring the named columns, or those with the usual names, to user, item, rating, timestamp and platform."""
+    usual = {"user": USER_NAMES, "item": ITEM_NAMES} | {role: (role,) for role in ("rating", "timestamp", "platform")}
     chosen = {role: columns[role] or first_of(table, names) for role, names in usual.items()}
     for role in ("user", "item"):
         if chosen[role] is None:

@@ -274,6 +274,20 @@ class Simulation:
         self._list(lists, state, hidden, rest, trained=False)
         return lists
 
+    def parts(self, state: State, user: int, items: NDArray[np.int32]) -> dict[str, NDArray[np.float32]]:
+        """Return what a user's scores of items are the sum of, by name; nothing if the algorithm does not say."""
+        if self.algorithm.parts is None or self.programs.local_view:
+            return {}
+        client = int(self.problem.home[user])
+        bucket, row = self.plan.bucket_of[client], self.plan.row_of[client]
+        layout = self.plan.layouts[bucket]
+        private = jax.tree.map(lambda leaf: leaf[row], state.stores[bucket])
+        view = self.algorithm.download(self.config, state.server, Client(client, layout.room))
+        local = np.flatnonzero(layout.user_numbers[row] == user)[0]
+        known_as = jnp.int32(user if self.algorithm.info.users == "global" else local)
+        found = self.algorithm.parts(self.config, view, private, known_as, jnp.asarray(items))
+        return {name: np.asarray(values) for name, values in found.items()}
+
     def _replayed(self, state: State) -> Iterator[tuple[State, NDArray[np.int64]]]:
         """Go through the server steps of the round that begins with `state`: what each saw, and who reported back."""
         drawn, server_key = self._round_keys(state.round)

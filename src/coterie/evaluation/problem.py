@@ -27,7 +27,7 @@ class Protocol:
     name: str
     task: Task
     split: Literal["leave-one-out", "user-ratio", "global-ratio", "given"]
-    layout: Literal["users", "groups", "dirichlet"]
+    layout: Literal["users", "groups", "dirichlet", "given"]
     candidates: int | None
     k: int
     select: str

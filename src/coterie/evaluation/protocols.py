@@ -105,6 +105,17 @@ _HONEST = (
         leaks=False,
         about="A random fifth of all ratings is predicted; platforms own records, skewed by rating value.",
     ),
+    Protocol(
+        name="rating-platforms",
+        task="rating",
+        split="global-ratio",
+        layout="given",
+        candidates=None,
+        k=10,
+        select="mae",
+        leaks=False,
+        about="A random fifth of all ratings is predicted; the data says which platform owns a record.",
+    ),
 )
 
 
@@ -194,6 +205,8 @@ def _place(
             return clients.groups(data, train, options.clients)
         case "dirichlet":
             return clients.dirichlet(data, train, platforms=options.platforms, beta=options.beta, seed=seed)
+        case "given":
+            return clients.given(data, train)
 
 
 def _held_out(data: Interactions, rows: NDArray[np.int64], candidates: IntArray | None) -> HeldOut:

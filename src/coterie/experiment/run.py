@@ -72,11 +72,12 @@ OnRound = Callable[[Record, Simulation], None]
 
 @dataclass(frozen=True)
 class Recommendation:
-    """An item, its title and its score for a user."""
+    """An item, its title and its score for a user; `parts` says what the score is the sum of, where that is known."""
 
     item: str
     title: str
     score: float
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,8 +113,13 @@ class Run:
             raise CoterieError(f"k is {k}; choose a number from 1 to {data.n_items}, the number of items.")
         client = np.array([self.problem.home[number]])
         lists = self.simulation.top(self.state, k, _interacted(data), client)
-        pairs = zip(lists.items[number].tolist(), lists.scores[number].tolist(), strict=True)
-        return [Recommendation(data.item_ids[i], data.title(i), s) for i, s in pairs if i >= 0]
+        found = lists.items[number] >= 0
+        items, scores = lists.items[number][found], lists.scores[number][found]
+        parts = self.simulation.parts(self.state, number, items)
+        return [
+            Recommendation(data.item_ids[i], data.title(i), s, {name: float(part[n]) for name, part in parts.items()})
+            for n, (i, s) in enumerate(zip(items.tolist(), scores.tolist(), strict=True))
+        ]
 
     def save(self, path: str | Path, *, keep_model: bool = True) -> Path:
         """Write the run directory: settings, metrics by round, summary and, unless it is not wanted, the model."""

@@ -9,14 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.evaluation import protocols
 from coterie.evaluation.significance import interval_over_seeds
 from coterie.experiment.report import REFERENCE_NAMES, Table
 from coterie.experiment.trials import Results, Trial, trials_of
-from coterie.papers.declare import Grid, Row
+from coterie.papers.declare import HONEST, PAPER, Grid, Row
 from coterie.papers.published import lookup
 
 NOTHING, FAILED = "\N{EN DASH}", "failed"
-REFERENCES = ("popularity", "ease")
+REFERENCES = {"ranking": ("popularity", "ease"), "rating": ("constant", "item_bias", "user_item_bias")}
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _references(
         return []
     one_per_seed = {(trial.form, trial.seed): result for trial in trials if (result := found[trial.name])}
     lines = []
-    for name in REFERENCES:
+    for name in REFERENCES[protocols.get(grid.protocol).task]:
         for metric in grid.metrics:
             results = ((form, result["references"].get(name)) for (form, _), result in one_per_seed.items())
             values = [(form, reference[metric]) for form, reference in results if reference]
@@ -184,11 +185,9 @@ def _cell(grid: Grid, line: Line, form: str, counts_differ: bool) -> str:
 def _notes(grid: Grid, counts: Collection[int]) -> tuple[str, ...]:
     unit = "in percent" if grid.scale == 100 else "as they are"
     of = {"metrics": "", "validation": " on validation items", "exposure": " after the last round"}[grid.part]
-    honest = grid.protocol_of("honest")
-    notes = [
-        f"Values {unit}{of}. published: printed in the paper; {honest}-paper: ours under the paper's protocol; "
-        f"{honest}: ours under the honest one; {NOTHING}: there is none."
-    ]
+    said = {PAPER: "ours under the paper's protocol", HONEST: "ours under the honest one"}
+    forms = "".join(f" {grid.protocol_of(form)}: {said[form]};" for form in grid.forms)
+    notes = [f"Values {unit}{of}. published: printed in the paper;{forms} {NOTHING}: there is none."]
     if counts:
         notes.append(_spread_note(counts))
     if counts and grid.part == "metrics":

@@ -1,0 +1,59 @@
+"""What the figures about skewed platforms measure in a run, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.papers.chart import Chart, Panel, Series
+from coterie.papers.declare import Grid, Probe, Sample
+from coterie.papers.figures import distinct, short
+
+if TYPE_CHECKING:
+    from coterie.engine.simulate import Simulation
+
+
+def _ratings(simulation: Simulation, _: list[Any]) -> dict[str, Any]:
+    problem = simulation.problem
+    levels, level = np.unique(problem.data.ratings[problem.train], return_inverse=True)
+    cells = problem.client * len(levels) + level
+    counts = np.bincount(cells, minlength=problem.n_clients * len(levels)).reshape(problem.n_clients, len(levels))
+    return {"levels": levels.tolist(), "counts": counts.tolist()}
+
+
+RATINGS = Probe("ratings", _ratings)
+
+
+def histograms(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """How many training records of each rating value a platform has."""
+    panels = []
+    for sample in samples:
+        levels = np.asarray(sample.measured["levels"])
+        counts = sample.measured["counts"]
+        width = np.diff(levels).min(initial=1.0) / (len(counts) + 1)
+        series = (
+            Series(f"platform {number + 1}", (levels + (number - (len(counts) - 1) / 2) * width).tolist(), row, "bars")
+            for number, row in enumerate(counts)
+        )
+        panels.append(Panel(f"{short(sample.data)}, {sample.row}", "rating", "training records", tuple(series)))
+    return Chart(grid.title, tuple(panels))
+
+
+def curves(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """The test error round by round: a panel for each data set and skew, a line for each method."""
+    metric = grid.metrics[0]
+    panels = []
+    for data in distinct(sample.data for sample in samples):
+        here = [sample for sample in samples if sample.data == data]
+        for beta in dict.fromkeys(sample.result["settings"]["beta"] for sample in here):
+            lines = [sample for sample in here if sample.result["settings"]["beta"] == beta]
+            series = (
+                Series(
+                    each.row.partition(",")[0], each.result["curve"]["round"], each.result["curve"][f"test {metric}"]
+                )
+                for each in lines
+            )
+            panels.append(Panel(f"{short(data)}, beta {beta:g}", "round", metric.upper(), tuple(series)))
+    return Chart(grid.title, tuple(panels), "One seed; a run ends after ten rounds without a better one on validation.")
