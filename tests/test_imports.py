@@ -20,6 +20,7 @@ BELOW = {
     "wire": ("wire", "algorithm", "errors"),
     "attacks": ("attacks", "attack", "algorithm", "nn", "errors"),
     "defences": ("defences", "defence", "algorithm", "errors"),
+    "privacy": ("privacy", "algorithm", "errors"),
     "engine": (
         "engine",
         "data",
@@ -29,6 +30,7 @@ BELOW = {
         "attack",
         "defence",
         "regulariser",
+        "privacy",
         "nn",
         "uploads",
         "errors",

@@ -106,7 +106,7 @@ def test_settings_that_are_not_there(given, sentence):
 def test_no_key_has_two_owners():
     """What an attack or a defence brings is a setting of nothing else."""
     shared = [config.What, config.Conduct, config.Filters, config.ProtocolOptions, config.RobustnessOptions]
-    shared += [config.Popularity, *(algorithms.get(name).Config for name in algorithms.names())]
+    shared += [config.Privacy, config.Popularity, *(algorithms.get(name).Config for name in algorithms.names())]
     taken = {key for group in shared for key in group.model_fields}
     for brought in (attacks, defences):
         own = {key for name in brought.names() for key in brought.get(name).Config.model_fields}

@@ -28,7 +28,7 @@ PACKAGES = (
     "typer",
     "rich",
 )
-EXTRAS = ("pyarrow", "matplotlib", "plotly")
+EXTRAS = ("pyarrow", "matplotlib", "plotly", "dp-accounting")
 
 
 def doctor() -> None:

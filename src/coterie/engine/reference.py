@@ -6,7 +6,7 @@ the other, and held-out items are ranked by the plainest rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from coterie.engine.serverside import ServerSide
 from coterie.engine.state import Beside
 from coterie.evaluation.metrics import rank_of
 from coterie.evaluation.problem import Problem
+from coterie.privacy.mechanisms import Privacy, protected
 from coterie.regulariser import Popularity, Sides
 from coterie.uploads import Uploads
 
@@ -29,13 +30,17 @@ draw = jax.jit(negatives.draw, static_argnums=(1, 2, 9))
 
 @dataclass
 class Reference:
-    """One algorithm on one problem; `beside` is what its server keeps beside its state, from round to round."""
+    """One algorithm on one problem; `beside` is what its server keeps beside its state, from round to round.
+
+    `privacy` is what a client does to its upload before it leaves.
+    """
 
     algorithm: Algorithm
     config: ClientConfig
     catalogue: Catalogue
     problem: Problem
     beside: Beside | None = None
+    privacy: Privacy = field(default_factory=Privacy)
 
     def users(self, client: int) -> NDArray[np.int64]:
         """Users with records at a client or answered there, ascending."""
@@ -112,7 +117,8 @@ class Reference:
             if sizes[client] == 0:
                 continue
             upload, privates[client], _, views[client] = self.train(number, server, privates[client], client)
-            uploads.append(upload)
+            noise = keys.at(keys.stream(self.problem.seed, "noise"), number, client)
+            uploads.append(protected(noise, self.privacy, upload))
             weights.append(float(sizes[client]) if config.aggregation == "weighted" else 1.0)
         if not uploads:
             return server, privates, views

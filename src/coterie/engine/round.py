@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,13 +18,15 @@ from coterie.engine.asking import QUICK, Asking, Trained, each_client
 from coterie.engine.evaluate import Answers, Lists
 from coterie.engine.keys import at, stream
 from coterie.engine.plan import Bucket
+from coterie.privacy.mechanisms import Privacy, protected
 
 
 class Keys(NamedTuple):
-    """The keys of a round by client number: for drawing negatives and for local training."""
+    """The keys of a round by client number: for drawing negatives, for local training, for noise on the upload."""
 
     negatives: Array
     training: Array
+    noise: Array
 
 
 def streams(seed: int) -> Keys:
@@ -36,7 +38,7 @@ def streams(seed: int) -> Keys:
 def round_keys(streams: Keys, number: Array, n_clients: int, redraw: bool = True) -> Keys:
     """Return the keys of every client for one round; `redraw` is whether negatives are drawn anew in each."""
     each = jax.vmap(at, in_axes=(None, None, 0))
-    numbers = Keys(jnp.where(redraw, number, 0), number)
+    numbers = Keys(jnp.where(redraw, number, 0), number, number)
     return Keys(*(each(key, when, jnp.arange(n_clients)) for key, when in zip(streams, numbers, strict=True)))
 
 
@@ -87,11 +89,13 @@ class Shapes(NamedTuple):
 class Programs(Asking):
     """The functions of an algorithm, made into functions of a whole bucket.
 
-    `defended` is whether a defence asks for single uploads, `bound` the longest upload that is taken.
+    `defended` is whether a defence asks for single uploads, `bound` the longest upload that is taken, `privacy` what a
+    client does to its upload before it leaves.
     """
 
     defended: bool = False
     bound: float | None = None
+    privacy: Privacy = field(default_factory=Privacy)
 
     def shapes(self, server: Message, store: Message) -> Shapes:
         """Return the shapes of what one client sends and is sent, item tables whole, without computing them."""
@@ -159,7 +163,9 @@ class Programs(Asking):
             each = partial(self.train_client, keys, server, out.store, i)
             trained = self._train_chunk(each, rows, client, active, slots)
             where = jnp.where(there, members[i], len(bucket.client))
-            return self._collect(out, trained, bucket, rows, where, i), trained.rows.slot if trained.rows else None
+            outgoing = self._outgoing(keys, rows, trained)
+            out = self._collect(out, trained, outgoing, bucket, rows, where, i)
+            return out, trained.rows.slot if trained.rows else None
 
         slots = jnp.full((members.shape[1], self.n_items), tables.FREE) if self.rows else None
         nobody = self._nobody(keys, server, store, bucket, members.size)
@@ -181,7 +187,7 @@ class Programs(Asking):
         """Return the outcome of a bucket in which nobody took part, with room for so many members."""
         clients, shape = len(bucket.client), self.shapes(server, store)
         asks = self.algorithm.info.server_sees == "updates"
-        stored = set(shape.upload._fields) <= set(self.algorithm.info.shares)
+        stored = set(shape.upload._fields) <= set(self.algorithm.info.shares) and not self.privacy.noised
         return Outcome(
             store=store,
             total=_zeros(shape.upload),
@@ -199,7 +205,7 @@ class Programs(Asking):
     def _no_singles(self, keys: Keys, upload: Message, bucket: Bucket, members: int) -> Singles:
         """Return the place for the single uploads of so many members."""
         samples = jax.eval_shape(self.samples, keys, jax.tree.map(lambda leaf: leaf[0], bucket))
-        rows = samples.items.shape[0] if self.rows else self.n_items
+        rows = samples.items.shape[0] if self.rows and not self.privacy.noised else self.n_items
         by_row = {
             name: jax.ShapeDtypeStruct((rows, *getattr(upload, name).shape[1:]), getattr(upload, name).dtype)
             for name in tables.fields(upload, self.names)
@@ -212,16 +218,27 @@ class Programs(Asking):
             upload=_zeros(upload._replace(**by_row), members),
         )
 
+    def _outgoing(self, keys: Keys, rows: Bucket, trained: Trained) -> Trained:
+        """Return a chunk of trained clients with the uploads that leave them; noise is on whole tables."""
+        if not self.privacy.noised:
+            return trained
+        upload = trained.upload
+        if trained.rows is not None:
+            whole = partial(tables.whole_changes, tables=self.names, n_items=self.n_items)
+            upload = jax.vmap(whole)(upload, rows=trained.rows)
+        protect = jax.vmap(lambda key, upload: protected(key, self.privacy, upload))
+        return trained._replace(upload=protect(keys.noise[rows.client], upload), rows=None)
+
     def _collect(
-        self, out: Outcome, trained: Trained, bucket: Bucket, rows: Bucket, where: Array, turn: Array
+        self, out: Outcome, trained: Trained, outgoing: Trained, bucket: Bucket, rows: Bucket, where: Array, turn: Array
     ) -> Outcome:
-        """Add a chunk of trained clients to the outcome.
+        """Add a chunk of trained clients to the outcome; clients go by what they `trained`, the server by `outgoing`.
 
         Those not active leave no trace. An upload that is not fit to be used is dropped; its client keeps what it has
         learned.
         """
         active = trained.active
-        sent = active & jax.vmap(partial(intake.fit, bound=self.bound), axis_size=len(active))(self._own_rows(trained))
+        sent = active & jax.vmap(partial(intake.fit, bound=self.bound), axis_size=len(active))(self._own_rows(outgoing))
         weight = sent * (rows.count if self.config.aggregation == "weighted" else 1.0)
         place, heard = (jnp.where(mask, where, len(bucket.client)) for mask in (active, sent))
         answers, uploads = out.answers, out.uploads
@@ -230,13 +247,13 @@ class Programs(Asking):
             answers = jax.tree.map(lambda all_, mine: all_.at[where].set(mine, mode="drop"), answers, new)
         return Outcome(
             store=self._written(out.store, trained.private, trained.rows, place),
-            total=self._summed(out.total, trained, weight),
+            total=self._summed(out.total, outgoing, weight),
             weight=out.weight + weight.sum(),
             clients=out.clients + sent.sum(dtype=jnp.int32),
-            touched=None if out.touched is None else self._count_touched(out.touched, trained, sent),
-            uploads=None if uploads is None else self._written(uploads, trained.upload, trained.rows, heard),
+            touched=None if out.touched is None else self._count_touched(out.touched, outgoing, sent),
+            uploads=None if uploads is None else self._written(uploads, outgoing.upload, outgoing.rows, heard),
             present=None if out.present is None else out.present.at[heard].set(True, mode="drop"),
-            singles=None if out.singles is None else self._kept_apart(out.singles, trained, sent, weight, turn),
+            singles=None if out.singles is None else self._kept_apart(out.singles, outgoing, sent, weight, turn),
             refused=out.refused.at[place].set(~sent, mode="drop"),
             metrics=jax.tree.map(lambda s, m: s + jnp.sum(jnp.where(sent, m, 0)), out.metrics, trained.metrics),
             answers=answers,

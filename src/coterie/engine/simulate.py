@@ -30,6 +30,7 @@ from coterie.engine.setup import catalogue_of, check_task, configured, pooled
 from coterie.engine.state import Best, Record, State
 from coterie.engine.store import PART, Store, too_large
 from coterie.evaluation.problem import Problem
+from coterie.privacy.mechanisms import Privacy
 from coterie.regulariser import Sides
 from coterie.wire import codec
 from coterie.wire.ledger import Ledger
@@ -61,17 +62,19 @@ class Simulation:
         conduct: Conduct,
         *,
         robustness: Robustness | None = None,
+        privacy: Privacy | None = None,
         rows: bool | None = None,
         buckets: int | None = None,
         chunk_size: int = 4096,
     ) -> None:
-        robustness = robustness or Robustness()
+        robustness, privacy = robustness or Robustness(), privacy or Privacy()
         check_task(algorithm, problem)
         robustness.check(algorithm, problem)
         self.algorithm, self.conduct, self.seed = algorithm, conduct, problem.seed
         self.problem = pooled(problem) if algorithm.central else problem
         self.catalogue = catalogue_of(problem)
         self.config = configured(algorithm, settings, problem, self.catalogue)
+        privacy.check(algorithm, self.config)
         self.targets = targets_of(robustness.threat.target, problem) if robustness.threat else np.zeros(0, np.int64)
         watched = (*self.targets, *controls_of(self.targets, problem)) if robustness.threat else ()
         self.programs = Programs(
@@ -84,12 +87,14 @@ class Simulation:
             watched=tuple(int(item) for item in watched),
             defended=robustness.guard is not None,
             bound=robustness.bound,
+            privacy=privacy,
         )
         self.private_bytes = self._private_bytes()
         self.store = Store(conduct.store == "disk" or (conduct.store == "auto" and too_large(self.private_bytes)))
         self.plan = self._plan(buckets, chunk_size)
         self.state = self._initial()
         shapes = self.programs.shapes(self.state.server, self.state.stores[0])
+        privacy.check_upload(algorithm, shapes.upload)
         self.federation = self._federation(robustness, shapes.upload)
         self.state.beside = self.federation.start(self.state.server, keys.stream(self.seed, "attackers"))
         self.ledger = Ledger.of(shapes.download, shapes.upload, shapes.answer, algorithm.info.only_if)
@@ -125,10 +130,16 @@ class Simulation:
             buckets=buckets,
             chunk_size=chunk_size,
             cohort=expected(self.conduct, self.problem.n_clients),
-            chunk_clients=None if self.programs.rows else 4,
+            chunk_clients=self._chunk_clients(),
             part_clients=max(1, PART // each) if self.store.on_disk else None,
             seen=bool(self.programs.watched),
         )
+
+    def _chunk_clients(self) -> int | None:
+        """Return the most clients of a chunk: few where each works on whole tables, or sends them with noise."""
+        if not self.programs.rows:
+            return 4
+        return 16 if self.programs.privacy.noised else None
 
     def _initial(self) -> State:
         server = self.algorithm.init_server(keys.stream(self.seed, "server"), self.config, self.catalogue)

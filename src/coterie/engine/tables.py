@@ -81,3 +81,14 @@ def take_changes(upload: Message, tables: Sequence[str], rows: Rows, ids: Array)
         return jnp.where(there.reshape(-1, *[1] * (mine.ndim - 1)), mine, 0)
 
     return upload._replace(**{name: changed(name) for name in fields(upload, tables)})
+
+
+def whole_changes(upload: Message, rows: Rows, tables: Sequence[str], n_items: int) -> Message:
+    """Return a client's upload with whole item tables; zero where it has trained none."""
+
+    def spread(name: str) -> Array:
+        mine = getattr(upload, name)
+        ids = jnp.where(rows.own, rows.ids, n_items)
+        return jnp.zeros((n_items, *mine.shape[1:]), mine.dtype).at[ids].set(mine, mode="drop")
+
+    return upload._replace(**{name: spread(name) for name in fields(upload, tables)})

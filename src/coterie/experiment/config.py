@@ -1,7 +1,7 @@
 """The settings of a run, every one with its origin.
 
 All settings live in one flat space: those of the run, of the algorithm, of the conduct (who takes part, when to
-evaluate), of the filters and of the protocol. A key belongs to exactly one of them.
+evaluate), of the filters, of the protocol, of attack and defence, and of privacy. A key belongs to exactly one of them.
 
 A path in a settings file is taken relative to that file. A run directory keeps a copy of an algorithm that was run
 by path, so it can be moved, and goes on with the code it was started with.
@@ -31,6 +31,7 @@ from coterie.errors import CoterieError, unknown
 from coterie.evaluation import protocols
 from coterie.evaluation.problem import Protocol
 from coterie.evaluation.protocols import ProtocolOptions
+from coterie.privacy.mechanisms import Privacy
 from coterie.regulariser import Popularity
 
 OWN_ALGORITHM = "algorithm.py"
@@ -63,6 +64,7 @@ class Plan:
     options: ProtocolOptions
     robustness: RobustnessOptions
     about_robustness: tuple[Settings, ...]
+    privacy: Privacy
     origins: dict[str, str]
     source: str = ""
 
@@ -70,12 +72,12 @@ class Plan:
         """Return every setting by name; `config` is the algorithm's after the data filled it in."""
         config = config or self.algorithm.configure(self.settings)
         parts: list[BaseModel] = [self.what, self.conduct, config, self.filters, self.options]
-        parts += [self.robustness, *self.about_robustness]
+        parts += [self.robustness, *self.about_robustness, self.privacy]
         return {name: value for part in parts for name, value in part.model_dump(mode="json").items()}
 
     def exposed(self) -> dict[str, Any]:
-        """Return the settings of attack, defence and regulariser by name."""
-        parts = (self.robustness, *self.about_robustness)
+        """Return the settings of attack, defence and regulariser by name, and those of privacy where there is noise."""
+        parts = (self.robustness, *self.about_robustness, *([self.privacy] if self.privacy.noised else []))
         return {name: value for part in parts for name, value in part.model_dump(mode="json").items()}
 
     def protection(self) -> Robustness:
@@ -102,7 +104,7 @@ def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> 
     robustness = validate(RobustnessOptions, _of(RobustnessOptions, given), "setting")
     about = _about_robustness(robustness, given, algorithm)
     groups: list[type[BaseModel]] = [What, Conduct, algorithm.Config, Filters, ProtocolOptions, RobustnessOptions]
-    groups += about
+    groups += [*about, Privacy]
     known = [name for group in groups for name in group.model_fields]
     for key in given:
         if key not in known:
@@ -121,6 +123,7 @@ def plan(given: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> 
         validate(ProtocolOptions, _of(ProtocolOptions, given), "setting of the protocol"),
         robustness,
         tuple(validate(group, _of(group, given), "setting") for group in about),
+        validate(Privacy, _of(Privacy, given), "setting"),
         origins,
         _source(what.algorithm),
     )

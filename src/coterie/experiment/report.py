@@ -149,6 +149,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
         f"round     {summary['best_round']} of {summary['rounds']}, chosen on validation",
         f"lists     {', '.join(f'{name} {value:.3f}' for name, value in lists.items())}" if lists else "",
         *_robustness(summary["robustness"]),
+        *_privacy(summary.get("privacy", {"mechanism": "none"})),
         f"seconds   {seconds['total']:.1f} ({parts})",
         f"bytes     {human_bytes(sent['up'])} up, {human_bytes(sent['down'])} down",
         f"memory    {human_bytes(summary['peak_rss_mb'] * 2**20)} at the peak",
@@ -173,6 +174,18 @@ def _robustness(said: Mapping[str, Any]) -> list[str]:
     if refused:
         parts.append(f"refused   {refused} uploads; metrics.jsonl names them")
     return parts
+
+
+def _privacy(said: Mapping[str, Any]) -> list[str]:
+    """Return what noise there was on uploads, and what it promises."""
+    if said["mechanism"] == "none":
+        return []
+    clip = "" if said["clip"] is None else f", uploads clipped to {said['clip']:g} before it"
+    lines = [f"noise     {said['mechanism']}, scale {said['scale']:g}{clip}"]
+    if "epsilon" not in said:
+        return [*lines, f"privacy   {said['guarantee']}"]
+    spent = f"epsilon {said['epsilon_per_round']:.4g} per round, {said['epsilon']:.4g} in {said['rounds']} rounds"
+    return [*lines, f"privacy   {spent}, delta {said['delta']:g}, unit {said['unit']}: {said['guarantee']}"]
 
 
 def human_bytes(count: float) -> str:

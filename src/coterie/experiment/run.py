@@ -40,6 +40,7 @@ from coterie.experiment.directory import (
 from coterie.experiment.interrupt import Interrupt
 from coterie.experiment.summary import peak_rss_mb, summarise, versions
 from coterie.files import use_compilation_cache, write_text
+from coterie.privacy import accountant
 
 __all__ = [
     "CHECKPOINT",
@@ -180,6 +181,7 @@ def execute(
     start = time.perf_counter()
     if out is not None:
         directory.refuse_used(out)
+    accountant.budget(plan.privacy, plan.conduct.rounds)  # refused before the training if it cannot be stated after it
     simulation = prepare(plan, data)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -232,7 +234,9 @@ def prepare(plan: Plan, data: Interactions | None = None) -> Simulation:
     """Load the data, lay it out by the protocol and set up the simulation."""
     loaded = data or catalogue.load(plan.what.data, filters=plan.filters)
     problem = protocols.prepare(loaded, plan.protocol.name, plan.what.seed, plan.options)
-    return Simulation(plan.algorithm, plan.settings, problem, plan.conduct, robustness=plan.protection())
+    return Simulation(
+        plan.algorithm, plan.settings, problem, plan.conduct, robustness=plan.protection(), privacy=plan.privacy
+    )
 
 
 def _go_on(

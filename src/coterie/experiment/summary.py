@@ -20,6 +20,7 @@ from coterie.evaluation.problem import Problem
 from coterie.evaluation.references import references, skipped
 from coterie.evaluation.significance import bootstrap_interval
 from coterie.experiment.config import Plan
+from coterie.privacy import accountant
 from coterie.version import __version__
 
 PerUser = dict[str, NDArray[np.float64]]
@@ -43,6 +44,7 @@ def summarise(plan: Plan, simulation: Simulation, start: float) -> tuple[dict[st
         "metrics": {**(best.record.test or {}), **beyond},
         "validation": best.record.validation,
         "robustness": _robustness(plan, simulation),
+        "privacy": accountant.report(plan.privacy, plan.conduct.rounds),
         "intervals": _intervals(problem, per_user),
         "by_activity": {name: metrics.by_activity(values, _activity(problem)) for name, values in per_user.items()},
         "references": references(problem),
