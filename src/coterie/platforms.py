@@ -164,9 +164,12 @@ def prototypes(config: Config, vectors: Array, data: Samples) -> Prototypes:
 
 
 def merged(old: Prototypes, total: Prototypes) -> Prototypes:
-    """Average over the platforms that have a level; a level that nobody has keeps its vector."""
-    there = total.known > 0
-    mean = total.vectors / jnp.where(there, total.known, 1)[:, None]
+    """Average over the platforms that have a level; a level that nobody has keeps its vector.
+
+    How many have it may come with noise, so less than half a platform is nobody, and nothing is divided by less than 1.
+    """
+    there = total.known > 0.5
+    mean = total.vectors / jnp.maximum(total.known, 1)[:, None]
     return Prototypes(jnp.where(there[:, None], mean, old.vectors), jnp.where(there, 1.0, old.known))
 
 

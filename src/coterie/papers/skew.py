@@ -47,13 +47,12 @@ def curves(grid: Grid, samples: Sequence[Sample]) -> Chart:
     panels = []
     for data in distinct(sample.data for sample in samples):
         here = [sample for sample in samples if sample.data == data]
-        for beta in dict.fromkeys(sample.result["settings"]["beta"] for sample in here):
-            lines = [sample for sample in here if sample.result["settings"]["beta"] == beta]
-            series = (
-                Series(
-                    each.row.partition(",")[0], each.result["curve"]["round"], each.result["curve"][f"test {metric}"]
-                )
-                for each in lines
-            )
+        for beta in dict.fromkeys(map(_beta, here)):
+            lines = ((each.row.partition(",")[0], each.result["curve"]) for each in here if _beta(each) == beta)
+            series = (Series(row, curve["round"], curve[f"test {metric}"]) for row, curve in lines)
             panels.append(Panel(f"{short(data)}, beta {beta:g}", "round", metric.upper(), tuple(series)))
     return Chart(grid.title, tuple(panels), "One seed; a run ends after ten rounds without a better one on validation.")
+
+
+def _beta(sample: Sample) -> float:
+    return sample.result["settings"]["beta"]
