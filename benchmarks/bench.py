@@ -184,6 +184,14 @@ def item_wise_median() -> dict[str, float]:
     return {"median": time.perf_counter() - start, "rss_mb": peak_rss_mb()}
 
 
+def freib(data: str, measured: int) -> dict[str, float]:
+    """The paper's setting: five platforms, ten passes a round in batches of 64; 50 such rounds, and a single step."""
+    sim = simulation("freib", data, "rating-dirichlet", 50)
+    found = rounds(sim, measured)
+    steps = 10 * np.sum(-(-np.bincount(sim.problem.client) // 64))
+    return {**found, "50 rounds": found["first"] + 49 * found["round"], "step_us": 1e6 * found["round"] / steps}
+
+
 CASES: dict[str, Callable[[], dict[str, float]]] = {
     "pfedrec ml-100k": pfedrec_100k,
     "pfedrec ml-100k, 100 rounds": whole_run,
@@ -201,6 +209,8 @@ CASES: dict[str, Callable[[], dict[str, float]]] = {
     "cl4fedrec ml-1m, global epoch": lambda: global_epoch("cl4fedrec"),
     "fedsgd ml-1m under A-hum as published": published_attack,
     "item-wise median, 6,040 clients": item_wise_median,
+    "freib ml-100k": lambda: freib("ml-100k", 6),
+    "freib ml-1m": lambda: freib("ml-1m", 3),
     **{f"clients {n:,}": (lambda n=n: clients(n)) for n in (1000, 4000, 16000)},
     **{f"items {n:,}": (lambda n=n: items(n)) for n in (2000, 16000, 128000)},
 }
@@ -218,7 +228,7 @@ def measure(name: str, cache: str) -> dict[str, float]:
 
 def show(name: str, found: dict[str, float]) -> None:
     cells = "  ".join(
-        f"{key} {value:,.3g}" + ("" if key in {"rss_mb", "ratio"} else " s") for key, value in found.items()
+        f"{key} {value:,.3g}" + ("" if key in {"rss_mb", "ratio", "step_us"} else " s") for key, value in found.items()
     )
     print(f"{name:36s} {cells}", flush=True)
 

@@ -162,6 +162,17 @@ def test_the_small_version_of_cl4fedrec(coterie):
     assert [path.stem for path in Path("runs/quick/cl4fedrec/figures").glob("*.png")] == ["figure-1"]
 
 
+def test_the_small_version_of_freib(coterie):
+    answer = coterie("paper", "freib", "--quick")
+    assert answer.code == 0, answer
+    assert "(user + item bias)" in answer.out and "FREIB, beta 1" in answer.out
+    figures = {path.stem for path in Path("runs/quick/freib/figures").glob("*.png")}
+    assert figures == {"figure-3", "figure-skew"}
+    (measured,) = Path("runs/quick/freib").rglob("*.ratings.json")
+    counts = json.loads(measured.read_text())["counts"]
+    assert len(counts) == 5 and min(map(sum, counts)) >= 10
+
+
 def test_the_clients_own_tables_are_clustered(coterie):
     answer = coterie("paper", "cofedrec", "--figure", "5", "--quick")
     assert answer.code == 0 and "1 of 1 runs are there; drawn as" in answer.err

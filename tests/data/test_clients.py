@@ -53,6 +53,21 @@ def test_dirichlet_home_is_the_majority(data):
     assert result.home[7] == 0
 
 
+def test_platforms_that_the_data_names(data):
+    named = replace(data, platforms=(data.items % 3).astype(np.int32), platform_ids=("a", "b", "c"))
+    train = np.arange(0, len(data), 2)
+    result = clients.given(named, train)
+    assert result.count == 3
+    np.testing.assert_array_equal(result.of_row, data.items[train] % 3)
+    own = data.items[train][data.users[train] == 4] % 3
+    assert result.home[4] == np.bincount(own, minlength=3).argmax()
+
+
+def test_data_without_platforms(data):
+    with pytest.raises(CoterieError, match="demo does not say which platform a row belongs to; import it with"):
+        clients.given(data, np.arange(len(data)))
+
+
 def test_dirichlet_skews_the_labels(data):
     train = np.arange(len(data))
 

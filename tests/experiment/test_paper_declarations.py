@@ -11,7 +11,7 @@ from coterie.errors import CoterieError
 from coterie.experiment import config
 from coterie.experiment.choice import choose
 from coterie.experiment.trials import Results, trials_of
-from coterie.papers import cofedrec
+from coterie.papers import cofedrec, freib
 from coterie.papers.published import lookup
 
 PAPER = cofedrec.paper
@@ -28,7 +28,7 @@ def test_published_numbers_of_four_papers():
 
 
 def test_names():
-    assert papers.names() == ("cofedrec", "cl4fedrec") and papers.get("cofedrec") is PAPER
+    assert papers.names() == ("cofedrec", "cl4fedrec", "freib") and papers.get("cofedrec") is PAPER
     with pytest.raises(CoterieError, match="There is no paper 'cofedrek'; did you mean 'cofedrec'"):
         papers.get("cofedrek")
 
@@ -89,9 +89,27 @@ def test_sampled_terms_are_said():
         assert bool(sampled) == (cofedrec.SAMPLED_NOTE in grid.notes), grid.number
 
 
-def test_every_declared_setting_exists():
+@pytest.mark.parametrize("name", papers.names())
+def test_every_declared_setting_exists(name):
+    paper = papers.get(name)
     for quick in (False, True):
-        for grid in (*PAPER.tables, *(figure.grid for figure in PAPER.figures)):
-            words = {"figures" if grid not in PAPER.tables else "tables": [grid.number]}
-            for trial in choose(PAPER, seeds=1, quick=quick, **words).all_trials():
+        for grid in (*paper.tables, *(figure.grid for figure in paper.figures)):
+            words = {"figures" if grid not in paper.tables else "tables": [grid.number]}
+            for trial in choose(paper, seeds=1, quick=quick, **words).all_trials():
                 assert config.plan(trial.given).what.data == trial.data
+
+
+def test_platform_rows_have_their_printed_numbers():
+    for grid in (freib.TABLE_3, freib.TABLE_4):
+        for row in grid.rows:
+            printed = lookup("freib", grid.number, "ml-100k", row.method or row.label, "mae", row.at)
+            assert (printed is None) == row.label.startswith("averaged NeuMF"), row.label
+    assert freib.method("ml-100k") | {"lr": 0.001} in [trial("ml-100k") for trial in freib.TRIED["FREIB"]]
+
+
+@pytest.mark.parametrize("method", freib.TRIED)
+def test_chosen_rate_has_the_least_error_on_validation(method):
+    results = Results(Path(__file__).parents[2] / "results", "freib")
+    trials = [trial for trial in trials_of(freib.TUNING) if trial.row.startswith(f"{method},")]
+    found = [results.read(trial)["validation"]["mae"] for trial in trials]
+    assert freib.CHOSEN[method] == min(range(len(found)), key=found.__getitem__)

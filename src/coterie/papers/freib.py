@@ -178,7 +178,8 @@ FIGURES = (
 
 def _small(settings: Settings) -> Settings:
     """Few rounds of few passes with a small model."""
-    return settings | {"rounds": 3, "local_epochs": 2, "embedding_dim": 4, "layers": [8]}
+    tower = {} if settings["algorithm"] in ("fedmf", "pfedrec") else {"layers": [8]}
+    return settings | {"rounds": 3, "local_epochs": 2, "embedding_dim": 4, **tower}
 
 
 paper = Paper(
