@@ -18,19 +18,21 @@ from coterie.papers.declare import HONEST, Figure, Grid, Paper, Quick, Row
 ML_100K, ML_1M = "ml-100k", "ml-1m"
 BOTH = (ML_100K, ML_1M)
 BETAS = (1.0, 0.5)
+LR = 0.001
 
 Settings = dict[str, Any]
 Method = Callable[..., Settings]
 
 
-def method(data: str, algorithm: str = "freib", **changes: Any) -> Settings:
-    """A method with the settings of the paper."""
-    return {"algorithm": algorithm, "rounds": 50, "patience": 10, **changes}
+def method(data: str, algorithm: str = "freib", lr: float = LR, **changes: Any) -> Settings:
+    """A method with the settings of the paper; its rate is the default and not said, so that tables share their runs."""
+    rate = {} if lr == LR else {"lr": lr}
+    return {"algorithm": algorithm, "rounds": 50, "patience": 10, **rate, **changes}
 
 
-def passes(data: str, algorithm: str, **changes: Any) -> Settings:
+def passes(data: str, algorithm: str, lr: float, **changes: Any) -> Settings:
     """A method that was not made for platforms, with their number of passes and size of batches."""
-    return method(data, algorithm, local_epochs=10, batch_size=64, **changes)
+    return method(data, algorithm, local_epochs=10, batch_size=64, **changes) | {"lr": lr}
 
 
 # What is tried for each method on ml-100k with beta 1, and which of them validation chose (table `tuning`).
@@ -72,7 +74,7 @@ def _grid(number: str, title: str, rows: tuple[Row, ...], data: tuple[str, ...] 
 
 
 def _skewed(name: str, recipe: Method | None, beta: float, published: str = "") -> Row:
-    recipe = recipe and partial(recipe, beta=beta)
+    recipe = partial(recipe, beta=beta) if recipe and beta != 1 else recipe
     return Row(f"{name}, beta {beta:g}", recipe, published or name, f"beta={beta:g}")
 
 
