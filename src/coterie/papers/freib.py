@@ -25,7 +25,7 @@ Method = Callable[..., Settings]
 
 
 def method(data: str, algorithm: str = "freib", lr: float = LR, **changes: Any) -> Settings:
-    """A method with the settings of the paper; its rate is the default and not said, so that tables share their runs."""
+    """A method with the settings of the paper; its rate is not said, because tables share runs that are said alike."""
     rate = {} if lr == LR else {"lr": lr}
     return {"algorithm": algorithm, "rounds": 50, "patience": 10, **rate, **changes}
 
