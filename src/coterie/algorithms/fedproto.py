@@ -94,7 +94,7 @@ def local_update(
 
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
     """Add the mean change; average the prototypes."""
-    moved = nn.add(server, nn.combine(config.aggregation, received))
+    moved = nn.add(server, nn.combine(config.aggregation, received, info.item_tables))
     return moved._replace(prototypes=platforms.merged(server.prototypes, received.total.prototypes))
 
 

@@ -79,7 +79,7 @@ def local_update(
 
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
     """Add the mean change."""
-    return nn.add(server, nn.combine(config.aggregation, received))
+    return nn.add(server, nn.combine(config.aggregation, received, info.item_tables))
 
 
 def score(config: Config, view: Download, private: Private, user: Array, items: Array) -> Array:

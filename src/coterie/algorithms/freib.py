@@ -162,7 +162,7 @@ def local_update(
 
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
     """Add the mean change; average the prototypes (eq. 12)."""
-    change = nn.combine(config.aggregation, received)
+    change = nn.combine(config.aggregation, received, info.item_tables)
     fields = ("users", "items", "biases", "tower", "scorer")
     moved = {name: nn.add(getattr(server, name), getattr(change, name)) for name in fields}
     merged = platforms.merged(server.prototypes, received.total.prototypes)
