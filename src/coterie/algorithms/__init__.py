@@ -16,7 +16,7 @@ from coterie.errors import CoterieError, unknown
 
 NAMES = (
     "popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec",
-    "freib", "fedprox", "fedproto", "fedsgd", "simgcl", "union", "cl4fedrec", "rcl4fedrec", "mf", "ncf",
+    "rqfedrec", "freib", "fedprox", "fedproto", "fedsgd", "simgcl", "union", "cl4fedrec", "rcl4fedrec", "mf", "ncf",
 )  # fmt: skip
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"rcl4fedrec": ("cl4fedrec", {"regulariser": "popularity"})}

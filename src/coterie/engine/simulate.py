@@ -26,7 +26,7 @@ from coterie.engine.plan import Layout, Plan, make_plan, pad
 from coterie.engine.robustness import Robustness, controls_of, targets_of
 from coterie.engine.round import Keys, Outcome, Programs, round_keys, streams
 from coterie.engine.serverside import ServerSide
-from coterie.engine.setup import catalogue_of, check_task, configured, pooled
+from coterie.engine.setup import catalogue_of, check_task, configured, pooled, with_vectors
 from coterie.engine.state import Best, Record, State
 from coterie.engine.store import PART, Store, too_large
 from coterie.evaluation.problem import Problem
@@ -72,6 +72,7 @@ class Simulation:
         self.problem = pooled(problem) if algorithm.central else problem
         self.catalogue = catalogue_of(problem)
         self.config = configured(algorithm, settings, problem, self.catalogue)
+        self.catalogue, self.notes = with_vectors(self.catalogue, self.config, problem)
         self.targets = targets_of(robustness.threat.target, problem) if robustness.threat else np.zeros(0, np.int64)
         watched = (*self.targets, *controls_of(self.targets, problem)) if robustness.threat else ()
         self.programs = Programs(

@@ -51,7 +51,7 @@ def summarise(plan: Plan, simulation: Simulation, start: float) -> tuple[dict[st
         "bytes": {"up": simulation.ledger.up, "down": simulation.ledger.down},
         "peak_rss_mb": round(peak_rss_mb(), 1),
         "settings": simulation.config.model_dump(mode="json"),
-        "notes": list(problem.data.notes),
+        "notes": [*problem.data.notes, *simulation.notes],
         "versions": versions(),
     }
     return summary, per_user
