@@ -198,8 +198,8 @@ class Algorithm:
     `eval_table=local`; `resolve` fills settings that depend on the data. `answer` is what the server sends back, at
     the end of a step, to a client that took part, and `receive` what that client keeps of it. `end_round` is what the
     server does by itself after the last step of a round. `observe` gives numbers about the server's state that are
-    worth a line in the log of each round. `news` names the fields of a download and of an upload that need to travel in a
-    round, given when a client was last sent one; without it, all of them do.
+    worth a line in the log of each round. `news` names the fields of a download and of an upload that need to travel
+    in a round, given when a client was last sent one; without it, all of them do.
 
     A server that sees sums takes its step inside a compiled program. One that sees single uploads takes it outside,
     so that it may use any library, and compiles what is worth it.

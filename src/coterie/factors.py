@@ -1,4 +1,4 @@
-"""Local training of matrix factorisation by a stateful optimiser: a private vector for each user, item rows from outside.
+"""Local training of matrix factorisation by Adam: a private vector for each user, item rows from outside.
 
 The moments of the user vectors stay with the client from round to round. Those of the item side begin anew with each
 round, because what they belong to has been replaced.

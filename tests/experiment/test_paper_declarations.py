@@ -28,7 +28,7 @@ def test_published_numbers_of_four_papers():
 
 
 def test_names():
-    assert papers.names() == ("cofedrec", "cl4fedrec") and papers.get("cofedrec") is PAPER
+    assert papers.names() == ("cofedrec", "cl4fedrec", "rqfedrec") and papers.get("cofedrec") is PAPER
     with pytest.raises(CoterieError, match="There is no paper 'cofedrek'; did you mean 'cofedrec'"):
         papers.get("cofedrek")
 
@@ -95,3 +95,14 @@ def test_every_declared_setting_exists():
             words = {"figures" if grid not in PAPER.tables else "tables": [grid.number]}
             for trial in choose(PAPER, seeds=1, quick=quick, **words).all_trials():
                 assert config.plan(trial.given).what.data == trial.data
+
+
+def test_rqfedrec_has_its_printed_numbers_and_settings_that_exist():
+    paper = papers.get("rqfedrec")
+    for grid in paper.tables:
+        for row in grid.rows if grid.part == "metrics" else ():
+            table, method = row.table or grid.number, row.method or row.label
+            assert lookup("rqfedrec", table, grid.data[0], method, "recall@10", row.at) is not None, row.label
+    for quick in (False, True):
+        for trial in choose(paper, seeds=1, quick=quick).all_trials():
+            assert config.plan(trial.given).what.data == trial.data

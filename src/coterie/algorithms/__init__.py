@@ -15,8 +15,8 @@ from coterie.algorithm import Algorithm
 from coterie.errors import CoterieError, unknown
 
 NAMES = (
-    "popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec",
-    "rqfedrec", "freib", "fedprox", "fedproto", "fedsgd", "simgcl", "union", "cl4fedrec", "rcl4fedrec", "mf", "ncf",
+    "popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec", "fedcia", "rqfedrec",
+    "freib", "fedprox", "fedproto", "fedsgd", "simgcl", "union", "cl4fedrec", "rcl4fedrec", "mf", "ncf",
 )  # fmt: skip
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"rcl4fedrec": ("cl4fedrec", {"regulariser": "popularity"})}

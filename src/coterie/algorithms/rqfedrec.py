@@ -1,25 +1,27 @@
 """RQFedRec: codebooks travel in place of item tables (Han et al., 2026).
 
   private    u                    the vector of each user
-  download   B^s, B^c, q^s, q^c   a semantic and a collaborative codebook of L x M codes, and each item's L codes in both
+  download   B^s, B^c, q^s, q^c   a semantic and a collaborative codebook (L x M codes), L codes of each item in both
   upload     changes of B^s and B^c
   server     adds the weighted mean change (eq. 8); every `refresh_every` rounds it finds new collaborative codes
 
-An item is the sum of its codes: v = (1 - r) sum_l B^s_l[q^s_l] + r sum_l B^c_l[q^c_l] (eq. 6), where the collaborative rate
-r grows from 0 to 1 over `warm_up` rounds (eq. 10) and is 0 while there are no collaborative codes. A client builds the rows
-of its items (eq. 9), trains them with its users by Adam (eq. 3), and fits the codebooks to what became of them (eq. 7).
-Codes come from residual k-means (eq. 2): semantic ones from vectors of the items' text, once; collaborative ones from the
-model's own item table, rows scaled to length 1, from the centres of the last time.
+An item is the sum of its codes: v = (1 - r) sum_l B^s_l[q^s_l] + r sum_l B^c_l[q^c_l] (eq. 6), where the
+collaborative rate r grows from 0 to 1 over `warm_up` rounds (eq. 10) and is 0 while there are no collaborative codes.
+A client builds the rows of its items (eq. 9), trains them with its users by Adam (eq. 3), and fits the codebooks to
+what became of them (eq. 7). Codes come from residual k-means (eq. 2): semantic ones from vectors of the items' text,
+once; collaborative ones from the model's own item table, rows scaled to length 1, from the centres of the last time.
 
-Not said in the paper, and chosen here. First codes are N(0, init_scale^2 / L). The fit is a ridge regression around the
-received codebooks (`fit=adam`: steps of Adam). It covers all items of the samples, negatives too (`fit_items=positives`:
-not them). After a refresh the collaborative codebook is fitted, by least squares, to the rows it stood for before, so that
-the reconstruction is continuous; what the new codes cannot express is kept by the server (`lost`) and joins the next
-refresh, so a refresh without training in between changes nothing. At first these rows are those of the semantic codebook.
+Not said in the paper, and chosen here. First codes are N(0, init_scale^2 / L). The fit is a ridge regression around
+the received codebooks (`fit=adam`: steps of Adam). It covers all items of the samples, negatives too
+(`fit_items=positives`: not them). After a refresh the collaborative codebook is fitted, by least squares, to the rows
+it stood for before, so that the reconstruction is continuous; what the new codes cannot express is kept by the server
+(`lost`) and joins the next refresh, so a refresh without training in between changes nothing. At first these rows are
+those of the semantic codebook.
 
 Variants of the paper's figure 3: `channels=semantic` (w/o CC) or `collaborative` (w/o SC: codes of the first, random
-table); `fixed_ids` (Fix CC); `item_embedding=false` (w/o IE: codebooks are trained themselves). Without codebooks it is
-`fedmf` with `optimiser=adam`. `semantic_ids=hash` takes codes at random. `noise` is Laplace noise on the rows (eq. 11).
+table); `fixed_ids` (Fix CC); `item_embedding=false` (w/o IE: codebooks are trained themselves). Without codebooks it
+is `fedmf` with `optimiser=adam`. `semantic_ids=hash` takes codes at random. `noise` is Laplace noise on the rows (eq.
+11).
 """
 
 from __future__ import annotations
@@ -65,11 +67,12 @@ class Config(factors.Config, TextConfig):
     codes: int = Field(0, ge=0, description="codes of a level (M); 0: the largest power of 2 with 2 L M < n_items")
     refresh_every: int = Field(10, ge=1, description="rounds between refreshes of the collaborative codes (tau)")
     warm_up: int = Field(100, ge=1, description="rounds until only the collaborative codebook counts (T_warm)")
+    warm_start: bool = Field(True, description="begin k-means with the centres of the last refresh")
     kmeans_steps: int = Field(50, ge=1, description="most steps of k-means in a level")
     fit: Literal["ridge", "adam"] = Field("ridge", description="how codebooks are fitted to trained rows")
-    fit_steps: int = Field(10, ge=1, description="steps of the fit; Adam needs about 100")
+    fit_steps: int = Field(6, ge=1, description="steps of the fit; Adam needs about 100")
     fit_lr: float = Field(0.01, gt=0, description="rate of a fit by Adam")
-    penalty: float = Field(0.1, gt=0, description="of a code's change in a fit by ridge, for each item that has it")
+    penalty: float = Field(0.3, gt=0, description="of a code's change in a fit by ridge, for each item that has it")
     fit_items: Literal["samples", "positives"] = Field("samples", description="items that codebooks are fitted to")
     codebook_mean: Literal["all", "contributors"] = Field(
         "all", description="a code's mean change: over all clients, or over those that have an item with it"
@@ -152,7 +155,10 @@ def mixed(books: dict[str, Array], parts: dict[str, Channel]) -> Array:
 
 
 def init_server(key: Array, config: Config, catalogue: Catalogue) -> Server:
-    """Draw a codebook for the semantic codes; without them, take apart a random table. What is not used has no elements."""
+    """Draw a codebook for the semantic codes; without them, take apart a random table.
+
+    What is not used has no elements.
+    """
     of_ids, of_codes = jax.random.split(key)
     shape, n_items = (config.levels, config.codes, config.embedding_dim), catalogue.n_items
     semantic, collaborative = (shape if name in used(config) else (config.levels, 0, shape[2]) for name in NAMES)
@@ -217,7 +223,8 @@ def refreshed(key: Array, config: Config, server: Server, cold: Array | bool) ->
         semantic = reconstruct(server.semantic, server.semantic_ids)
         wanted = jnp.where(cold, semantic, wanted)
         table = (1 - rate) * semantic + rate * wanted
-    ids, centres = quantisation.quantise(key, unit(table), server.centres, cold, config.kmeans_steps)
+    anew = cold if config.warm_start else True
+    ids, centres = quantisation.quantise(key, unit(table), server.centres, anew, config.kmeans_steps)
     left = wanted - reconstruct(server.collaborative, ids)
     change = quantisation.ridge([Channel(ids, 1.0)], config.codes, left, jnp.ones(len(left)), *REFIT)[0]
     codes = server.collaborative + change

@@ -71,7 +71,7 @@ def texts_of(data: Interactions) -> list[str]:
 
 
 def tfidf(texts: Sequence[str], dim: int) -> FloatArray:
-    """Weigh words by how rare they are, and reduce to `dim` dimensions, or to as many as there are; rows have length 1."""
+    """Weigh words by how rare they are, and reduce to `dim` dimensions at most; rows have length 1."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
     from threadpoolctl import threadpool_limits

@@ -199,7 +199,7 @@ class Programs(Asking):
     def _no_singles(self, keys: Keys, upload: Message, bucket: Bucket, members: int) -> Singles:
         """Return the place for the single uploads of so many members."""
         samples = jax.eval_shape(self.samples, keys, jax.tree.map(lambda leaf: leaf[0], bucket))
-        rows = samples.items.shape[0] if self.rows else self.n_items
+        rows = min(samples.items.shape[0], self.n_items) if self.rows else self.n_items
         by_row = {
             name: jax.ShapeDtypeStruct((rows, *getattr(upload, name).shape[1:]), getattr(upload, name).dtype)
             for name in tables.fields(upload, self.names)

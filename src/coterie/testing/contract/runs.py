@@ -101,8 +101,9 @@ def small(algorithm: Algorithm, task: Task) -> dict[str, Any]:
     ]
     rate = 0.005 if "momentum" in fields else 0.05
     tower = {"layers": (8, 4)} if "layers" in fields else {}
-    few = {"batch_size": 16, "local_epochs": 2}
-    few |= {"text": "random", "embedding_dim": 8} if "text" in fields else {}
+    few: dict[str, Any] = {"batch_size": 16, "local_epochs": 2}
+    few |= {"embedding_dim": 8} if fields.get("embedding_dim", _NONE).default == 512 else {}
+    few |= {"text": "random"} if "text" in fields else {}
     return few | tower | dict.fromkeys(rates, rate) | dict.fromkeys(plain, "sgd")
 
 
