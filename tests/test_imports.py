@@ -11,11 +11,13 @@ ROOT = Path(coterie.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 ALGORITHMS = [path for path in FILES if path.parent.name == "algorithms" and path.stem != "__init__"]
-PARTS = ("coterie.algorithm", "coterie.nn", "coterie.clustering", "coterie.fedsgd", "coterie.platforms")
+PARTS = tuple(
+    f"coterie.{part}" for part in ("algorithm", "nn", "clustering", "factors", "fedsgd", "platforms", "quantisation")
+)
 ALLOWED = ("__future__", "functools", "itertools", "typing", *PARTS, "jax", "numpy", "optax", "pydantic")
 
 BELOW = {
-    "data": ("data", "algorithm", "shuffling", "errors"),
+    "data": ("data", "algorithm", "shuffling", "errors", "files"),
     "evaluation": ("evaluation", "data", "errors"),
     "wire": ("wire", "algorithm", "errors"),
     "attacks": ("attacks", "attack", "algorithm", "nn", "errors"),

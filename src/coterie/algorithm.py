@@ -91,14 +91,27 @@ class ClientConfig(Settings):
     )
 
 
+class TextConfig(ClientConfig):
+    """The settings of an algorithm that asks for vectors of the items' text, `Catalogue.vectors`."""
+
+    text: str = Field(
+        "tfidf", description="vectors of item text: tfidf, sentences, random, or the path of a .npy or .parquet file"
+    )
+    text_dim: int = Field(128, ge=1, description="dimensions of tfidf and random")
+
+
 class Catalogue(NamedTuple):
-    """Sizes and public facts about the items; `levels` are the values that ratings have, if they are few."""
+    """Sizes and public facts about the items; `levels` are the values that ratings have, if they are few.
+
+    `vectors` are those of the items' text, for an algorithm whose settings are a `TextConfig`.
+    """
 
     n_items: int
     n_users: int
     n_clients: int
     popularity: Array
     levels: tuple[float, ...] = ()
+    vectors: Array | None = None
 
 
 class Client(NamedTuple):
@@ -169,7 +182,7 @@ class Info:
     upload: Literal["change", "gradient", "other"] = "change"
 
 
-OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve", "end_round", "parts")
+OPTIONAL = ("train", "personalise", "answer", "receive", "observe", "resolve", "end_round", "news", "parts")
 
 
 def _absent(*_: Any) -> Any:
@@ -185,7 +198,9 @@ class Algorithm:
     `eval_table=local`; `resolve` fills settings that depend on the data. `answer` is what the server sends back, at
     the end of a step, to a client that took part, and `receive` what that client keeps of it. `end_round` is what the
     server does by itself after the last step of a round. `observe` gives numbers about the server's state that are
-    worth a line in the log of each round. `parts` takes what `score` takes and names what a score is the sum of.
+    worth a line in the log of each round. `news` names the fields of a download and of an upload that need to travel
+    in a round, given when a client was last sent one; without it, all of them do. `parts` takes what `score` takes and
+    names what a score is the sum of.
 
     A server that sees sums takes its step inside a compiled program. One that sees single uploads takes it outside,
     so that it may use any library, and compiles what is worth it.
@@ -206,6 +221,7 @@ class Algorithm:
     observe: Callable[..., dict[str, Array]] | None = None
     resolve: Callable[..., ClientConfig] | None = None
     end_round: Callable[..., Message] | None = None
+    news: Callable[..., tuple[dict[str, Any], dict[str, bool]]] | None = None
     parts: Callable[..., dict[str, Array]] | None = None
 
     @property

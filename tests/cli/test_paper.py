@@ -173,6 +173,16 @@ def test_the_small_version_of_freib(coterie):
     assert len(counts) == 5 and min(map(sum, counts)) >= 10
 
 
+def test_the_small_version_of_rqfedrec(coterie):
+    answer = coterie("paper", "rqfedrec", "--quick")
+    assert answer.code == 0, answer
+    table = [line.split() for line in answer.out.splitlines()]
+    values = next(line for line in table if line[:2] == ["RQFedRec", "recall@10"])
+    assert all(0 <= float(value) <= 1 for value in values[3:5])
+    drawn = {path.stem for path in Path("runs/quick/rqfedrec/figures").glob("*.png")}
+    assert drawn == {"figure-4", "figure-megabytes"}
+
+
 def test_the_clients_own_tables_are_clustered(coterie):
     answer = coterie("paper", "cofedrec", "--figure", "5", "--quick")
     assert answer.code == 0 and "1 of 1 runs are there; drawn as" in answer.err

@@ -164,3 +164,17 @@ def test_repeated_pairs_are_refused_where_they_would_leak():
     repeated = table([0, 0, 0, 0], [1, 2, 3, 1], n_items=9)
     with pytest.raises(CoterieError, match=r"1 repeated \(user, item\)"):
         prepare(repeated, "loo-full")
+
+
+def test_misclicks_are_added_to_training_alone():
+    data = synthetic.make(users=20, items=120, interactions_per_user=15)
+    plain, noisy = (prepare(data, "groups", options=ProtocolOptions(clients=4, misclicks=m)) for m in (0.0, 0.2))
+    old, new = plain.train, noisy.train[len(plain.train) :]
+    np.testing.assert_array_equal(noisy.train[: len(old)], old)
+    counts = np.bincount(data.users[old], minlength=20)
+    np.testing.assert_array_equal(np.bincount(noisy.data.users[new], minlength=20), np.round(0.2 * counts))
+    np.testing.assert_array_equal(noisy.test.items.values, plain.test.items.values)
+    pairs = set(zip(noisy.data.users.tolist(), noisy.data.items.tolist(), strict=True))
+    assert len(pairs) == len(noisy.data), "a misclick is on an item that the user has not, and on each once"
+    assert any("random items" in note for note in noisy.data.notes)
+    np.testing.assert_array_equal(noisy.client[: len(old)], plain.client)

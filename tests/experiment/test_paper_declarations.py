@@ -28,7 +28,7 @@ def test_published_numbers_of_four_papers():
 
 
 def test_names():
-    assert papers.names() == ("cofedrec", "cl4fedrec", "freib") and papers.get("cofedrec") is PAPER
+    assert papers.names() == ("cofedrec", "cl4fedrec", "freib", "rqfedrec") and papers.get("cofedrec") is PAPER
     with pytest.raises(CoterieError, match="There is no paper 'cofedrek'; did you mean 'cofedrec'"):
         papers.get("cofedrek")
 
@@ -113,3 +113,10 @@ def test_chosen_rate_has_the_least_error_on_validation(method):
     trials = [trial for trial in trials_of(freib.TUNING) if trial.row.startswith(f"{method},")]
     found = [results.read(trial)["validation"]["mae"] for trial in trials]
     assert freib.CHOSEN[method] == min(range(len(found)), key=found.__getitem__)
+
+
+def test_rqfedrec_has_its_printed_numbers():
+    for grid in papers.get("rqfedrec").tables:
+        for row in grid.rows if grid.part == "metrics" else ():
+            table, method = row.table or grid.number, row.method or row.label
+            assert lookup("rqfedrec", table, grid.data[0], method, "recall@10", row.at) is not None, row.label

@@ -15,7 +15,7 @@ from coterie.algorithm import Algorithm
 from coterie.errors import CoterieError, unknown
 
 NAMES = (
-    "popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec",
+    "popularity", "local", "fedmf", "fedncf", "pfedrec", "gpfedrec", "fedrap", "cofedrec", "fedcia", "rqfedrec",
     "freib", "fedprox", "fedproto", "fedsgd", "simgcl", "union", "cl4fedrec", "rcl4fedrec", "mf", "ncf",
 )  # fmt: skip
 

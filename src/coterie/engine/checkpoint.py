@@ -110,6 +110,10 @@ def read(path: Path, identity: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]
     return arrays, about
 
 
+COUNTED = ("up", "down", "needed_up", "needed_down")
+"""What a ledger has counted."""
+
+
 def save(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
     """Write all that a run needs to go on exactly as if it had not stopped."""
     best = simulation.best
@@ -121,7 +125,7 @@ def save(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
         "round": simulation.state.round,
         "history": [asdict(record) for record in simulation.history],
         "best": None if best is None else {"value": best.value, "round": best.record.round, "state": best.state.round},
-        "bytes": {"up": simulation.ledger.up, "down": simulation.ledger.down},
+        "bytes": {name: getattr(simulation.ledger, name) for name in COUNTED},
         "seconds": simulation.clock.spent,
     }
     write(path, arrays, about)
@@ -132,7 +136,8 @@ def load(path: Path, simulation: Simulation, identity: dict[str, Any]) -> None:
     arrays, about = read(path, identity)
     simulation.state = _unpacked_state(arrays, simulation, "state", about["round"], path)
     simulation.history = [Record(**record) for record in about["history"]]
-    simulation.ledger.up, simulation.ledger.down = about["bytes"]["up"], about["bytes"]["down"]
+    for name in COUNTED:
+        setattr(simulation.ledger, name, about["bytes"][name])
     simulation.clock.spent = about["seconds"]
     if about["best"] is not None:
         state = _unpacked_state(arrays, simulation, "best", about["best"]["state"], path)

@@ -205,7 +205,8 @@ class Programs(Asking):
     def _no_singles(self, keys: Keys, upload: Message, bucket: Bucket, members: int) -> Singles:
         """Return the place for the single uploads of so many members."""
         samples = jax.eval_shape(self.samples, keys, jax.tree.map(lambda leaf: leaf[0], bucket))
-        rows = samples.items.shape[0] if self.rows and not self.privacy.noised else self.n_items
+        by_rows = self.rows and not self.privacy.noised
+        rows = min(samples.items.shape[0], self.n_items) if by_rows else self.n_items
         by_row = {
             name: jax.ShapeDtypeStruct((rows, *getattr(upload, name).shape[1:]), getattr(upload, name).dtype)
             for name in tables.fields(upload, self.names)

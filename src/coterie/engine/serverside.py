@@ -50,7 +50,7 @@ class ServerSide:
 
     def _tables(self, server: Message) -> list[str]:
         tables = [name for name in self.algorithm.info.item_tables if name in server._fields]
-        return [name for name in tables if getattr(server, name).ndim == 2]
+        return [name for name in tables if getattr(server, name).ndim == 2 and getattr(server, name).dtype.kind == "f"]
 
     def start(self, server: Message) -> Beside:
         """Return what is kept beside the state before the first round."""

@@ -8,7 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from coterie.algorithm import Algorithm, Catalogue, ClientConfig
+from coterie.algorithm import Algorithm, Catalogue, ClientConfig, TextConfig
+from coterie.data import text
 from coterie.errors import CoterieError
 from coterie.evaluation.problem import Problem
 
@@ -49,3 +50,11 @@ def configured(algorithm: Algorithm, settings: dict[str, Any], problem: Problem,
     if config.loss == "auto":
         config = config.model_copy(update={"loss": "squared" if rating else "bce"})
     return algorithm.resolve(config, catalogue) if algorithm.resolve else config
+
+
+def with_vectors(catalogue: Catalogue, config: ClientConfig, problem: Problem) -> tuple[Catalogue, tuple[str, ...]]:
+    """Add vectors of item text for an algorithm that asks for them; also returns a note on where they come from."""
+    if not isinstance(config, TextConfig):
+        return catalogue, ()
+    found = text.vectors(problem.data, config.text, config.text_dim, problem.seed)
+    return catalogue._replace(vectors=jnp.asarray(found.rows)), (found.source,)

@@ -26,7 +26,7 @@ from coterie.engine.plan import Layout, Plan, make_plan, pad
 from coterie.engine.robustness import Robustness, controls_of, targets_of
 from coterie.engine.round import Keys, Outcome, Programs, round_keys, streams
 from coterie.engine.serverside import ServerSide
-from coterie.engine.setup import catalogue_of, check_task, configured, pooled
+from coterie.engine.setup import catalogue_of, check_task, configured, pooled, with_vectors
 from coterie.engine.state import Best, Record, State
 from coterie.engine.store import PART, Store, too_large
 from coterie.evaluation.problem import Problem
@@ -75,6 +75,7 @@ class Simulation:
         self.catalogue = catalogue_of(problem)
         self.config = configured(algorithm, settings, problem, self.catalogue)
         privacy.check(algorithm, self.config)
+        self.catalogue, self.notes = with_vectors(self.catalogue, self.config, problem)
         self.targets = targets_of(robustness.threat.target, problem) if robustness.threat else np.zeros(0, np.int64)
         watched = (*self.targets, *controls_of(self.targets, problem)) if robustness.threat else ()
         self.programs = Programs(
@@ -98,6 +99,7 @@ class Simulation:
         self.federation = self._federation(robustness, shapes.upload)
         self.state.beside = self.federation.start(self.state.server, keys.stream(self.seed, "attackers"))
         self.ledger = Ledger.of(shapes.download, shapes.upload, shapes.answer, algorithm.info.only_if)
+        self._sent: NDArray[np.int64] | None = None
         self._streams = streams(self.seed)
         regularised = self.config.regulariser != "none"
         self._sides = Sides.of(robustness.popularity, self.catalogue.popularity) if regularised else None
@@ -191,7 +193,7 @@ class Simulation:
         for i, step in enumerate(self._steps(number)):
             before = self.state.server
             stepped = self.federation.step(drawn, keys.at(server_key, i), self.state, step)
-            self._answer(step, stepped.uploads)
+            self._answer(number, step, stepped.uploads)
             clients += sum(int(out.clients) for out in stepped.outcomes)
             refused += stepped.refused
             sums = _added(sums, [out.metrics for out in stepped.outcomes])
@@ -214,13 +216,26 @@ class Simulation:
         drawn, _ = self._round_keys(state.round)
         return self.federation.train(drawn, self.keep(state), np.arange(self.plan.n_clients))
 
-    def _answer(self, step: Step, uploads: int) -> None:
+    def _answer(self, number: int, step: Step, uploads: int) -> None:
         """Let the clients that reported back receive their answers, and count what has travelled."""
         if not self.algorithm.receive or not uploads:
-            self.ledger.count(len(step.chosen), uploads)
+            self.ledger.count(len(step.chosen), uploads, news=self._news(number, step))
             return
         flags = self.federation.receive(self.state, step.arrived)
         self.ledger.count(len(step.chosen), uploads, uploads, flags)
+
+    def _news(self, number: int, step: Step) -> Any:
+        """Return what those chosen need to be sent, and to send, in a round; all of it where nothing else is said."""
+        if self.algorithm.news is None:
+            return {}, {}
+        if self._sent is None:  # who was chosen before a checkpoint is drawn again
+            self._sent = np.full(self.federation.n_clients, -1)
+            for before in range(number):
+                for each in self._steps(before):
+                    self._sent[each.chosen] = before
+        news = self.algorithm.news(self.config, number, self._sent[step.chosen])
+        self._sent[step.chosen] = number
+        return news
 
     def _train_centrally(self, number: int) -> tuple[Record, None]:
         drawn = round_keys(self._streams, number, 1, self.config.redraw)

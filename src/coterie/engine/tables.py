@@ -40,8 +40,15 @@ def renumber(slot: Array, turn: Array | int, data: Samples) -> tuple[Rows, Sampl
     """Give each item of the samples the place of its first occurrence as row number, without a sort.
 
     `slot` is a buffer over the catalogue that serves one client after the other: each turn, counted from 0, writes
-    smaller numbers than the one before, so what earlier ones left needs no clearing.
+    smaller numbers than the one before, so what earlier ones left needs no clearing. A client with more samples than
+    there are items gets whole tables, which are smaller.
     """
+    if data.items.shape[0] >= slot.shape[0]:
+        items = jnp.arange(slot.shape[0], dtype=jnp.int32)
+        mine = (
+            jnp.full_like(slot, FREE).at[data.items].min(jnp.where(jnp.arange(len(data.items)) < data.count, 0, FREE))
+        )
+        return Rows(items, mine == 0, jnp.where(mine == 0, items, FREE), jnp.int32(0)), data
     place = jnp.arange(data.items.shape[0], dtype=jnp.int32)
     base = -(turn + 1) * data.items.shape[0]
     real = place < data.count

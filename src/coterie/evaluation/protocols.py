@@ -15,24 +15,28 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from coterie.data import clients, splits
 from coterie.data.clients import Clients
-from coterie.data.interactions import IntArray, Interactions
+from coterie.data.interactions import UNKNOWN_TIME, IntArray, Interactions
 from coterie.data.ragged import Ragged
 from coterie.data.splits import Split
 from coterie.errors import CoterieError, unknown
 from coterie.evaluation.problem import HeldOut, Problem, Protocol
 
-_CANDIDATE_STREAM = 701
-"""Second half of the seed of the candidate draw, so that it shares no numbers with splits or clients."""
+_CANDIDATE_STREAM, _MISCLICK_STREAM = 701, 702
+"""Second half of the seed of these draws, so that they share no numbers with splits or clients."""
 
 
 class ProtocolOptions(BaseModel):
-    """Sizes that a client layout may choose: groups of users, platforms, and how skewed the platforms are."""
+    """Sizes that a client layout may choose: groups of users, platforms, and how skewed the platforms are.
+
+    `misclicks` adds training interactions with random items, so many for each of a user's own.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     clients: int = Field(default=100, ge=1)
     platforms: int = Field(default=5, ge=1)
     beta: float = Field(default=1.0, gt=0)
+    misclicks: float = Field(default=0.0, ge=0, le=1)
 
 
 DEFAULT_OPTIONS = ProtocolOptions()
@@ -155,6 +159,9 @@ def prepare(data: Interactions, name: str, seed: int = 0, options: ProtocolOptio
     if protocol.task == "ranking":
         _refuse_repeated_pairs(data, known)
     split = _split(data, protocol, seed)
+    if options.misclicks:
+        data, split = _with_misclicks(data, split, known, options.misclicks, seed)
+        known = _item_sets(data, np.arange(len(data)))
     layout = _place(data, protocol, split.train, seed, options)
     for_validation, for_test = _candidates(data, known, protocol, seed)
     never = known if protocol.leaks else _item_sets(data, split.train)
@@ -193,6 +200,41 @@ def _split(data: Interactions, protocol: Protocol, seed: int) -> Split:
             return splits.global_ratio(data, test=0.2, validation=0.1, seed=seed)
         case "given":
             return splits.given(data)
+
+
+def _with_misclicks(
+    data: Interactions, split: Split, known: Ragged, ratio: float, seed: int
+) -> tuple[Interactions, Split]:
+    """Add interactions with items that a user never touched, `ratio` for each training interaction, to its training.
+
+    Held-out items stay as they are and are never among them. They have the rating that is most common in the data.
+    """
+    trained = np.bincount(data.users[split.train], minlength=data.n_users)
+    unseen = data.n_items - known.lengths
+    users = np.repeat(np.arange(data.n_users), np.minimum(np.round(ratio * trained).astype(np.int64), unseen // 2))
+    rng = np.random.default_rng([seed, _MISCLICK_STREAM])
+    places = rng.integers(0, unseen[users])
+    while len(again := _repeated(users, places)):
+        places[again] = rng.integers(0, unseen[users[again]])
+    items = _unseen_items(known, places, data.n_items, users)
+    kinds, counts = np.unique(data.ratings, return_counts=True)
+    rows = np.arange(len(data), len(data) + len(users))
+    noisy = replace(
+        data,
+        users=np.append(data.users, users.astype(np.int32)),
+        items=np.append(data.items, items),
+        ratings=np.append(data.ratings, np.full(len(users), kinds[counts.argmax()])),
+        timestamps=None if data.timestamps is None else np.append(data.timestamps, np.full(len(users), UNKNOWN_TIME)),
+        split=None if data.split is None else np.append(data.split, np.full(len(users), "train")),
+        notes=(*data.notes, f"added {len(users):,} interactions with random items to the training data"),
+    )
+    return noisy, replace(split, train=np.append(split.train, rows))
+
+
+def _repeated(users: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where a (user, place) pair stands that stood before."""
+    pairs = np.stack([users, places], 1)
+    return np.setdiff1d(np.arange(len(pairs)), np.unique(pairs, axis=0, return_index=True)[1])
 
 
 def _place(
@@ -281,15 +323,17 @@ def _repeats(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return repeated
 
 
-def _unseen_items(known: Ragged, places: NDArray[np.int64], n_items: int) -> IntArray:
-    """Turn places 0, 1, ... among a user's unseen items into item numbers.
+def _unseen_items(
+    known: Ragged, places: NDArray[np.int64], n_items: int, users: NDArray[np.int64] | None = None
+) -> IntArray:
+    """Turn places 0, 1, ... among a user's unseen items into item numbers; a row of places for each user, or `users`.
 
     The j-th known item v_j has v_j - j unseen items before it, so place p lies behind every known item
     with v_j - j <= p. One search serves all users: their ascending lists are set one after the other.
     """
-    users = np.arange(len(known))
-    owner = np.repeat(users, known.lengths)
+    users = np.arange(len(known))[:, None] if users is None else users
+    owner = np.repeat(np.arange(len(known)), known.lengths)
     position = np.arange(len(known.values)) - known.offsets[owner]
     unseen_before = owner * (n_items + 1) + known.values - position
-    found = np.searchsorted(unseen_before, users[:, None] * (n_items + 1) + places, side="right")
-    return (places + found - known.offsets[:-1, None]).astype(np.int32)
+    found = np.searchsorted(unseen_before, users * (n_items + 1) + places, side="right")
+    return (places + found - known.offsets[:-1][users]).astype(np.int32)

@@ -151,10 +151,17 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
         *_robustness(summary["robustness"]),
         *_privacy(summary.get("privacy", {"mechanism": "none"})),
         f"seconds   {seconds['total']:.1f} ({parts})",
-        f"bytes     {human_bytes(sent['up'])} up, {human_bytes(sent['down'])} down",
+        f"bytes     {human_bytes(sent['up'])} up, {human_bytes(sent['down'])} down{_needed(sent)}",
         f"memory    {human_bytes(summary['peak_rss_mb'] * 2**20)} at the peak",
     ]
     return [line for line in lines if line]
+
+
+def _needed(sent: Mapping[str, int]) -> str:
+    """Say how much of what was counted needs to travel, where that is less."""
+    up, down = sent.get("needed_up", sent["up"]), sent.get("needed_down", sent["down"])
+    less = (up, down) != (sent["up"], sent["down"])
+    return f"; {human_bytes(up)} up and {human_bytes(down)} down need to travel" if less else ""
 
 
 def _robustness(said: Mapping[str, Any]) -> list[str]:

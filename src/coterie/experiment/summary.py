@@ -50,10 +50,10 @@ def summarise(plan: Plan, simulation: Simulation, start: float) -> tuple[dict[st
         "references": references(problem),
         "references_skipped": skipped(problem),
         "seconds": {**simulation.clock.spent, "total": time.perf_counter() - start},
-        "bytes": {"up": simulation.ledger.up, "down": simulation.ledger.down},
+        "bytes": {name: getattr(simulation.ledger, name) for name in ("up", "down", "needed_up", "needed_down")},
         "peak_rss_mb": round(peak_rss_mb(), 1),
         "settings": simulation.config.model_dump(mode="json"),
-        "notes": list(problem.data.notes),
+        "notes": [*problem.data.notes, *simulation.notes],
         "versions": versions(),
     }
     return summary, per_user

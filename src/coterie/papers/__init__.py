@@ -7,7 +7,7 @@ import importlib
 from coterie.errors import unknown
 from coterie.papers.declare import Paper
 
-NAMES = ("cofedrec", "cl4fedrec", "freib")
+NAMES = ("cofedrec", "cl4fedrec", "freib", "rqfedrec")
 
 
 def names() -> tuple[str, ...]:

@@ -24,8 +24,14 @@ LEARNS_WITH = {
     **dict.fromkeys(("fedsgd", "union"), FEW_CLIENTS),
     **dict.fromkeys(("simgcl", "cl4fedrec", "rcl4fedrec"), FEW_CLIENTS | {"item_block": 64}),
 }
+LEARNS_WITH |= {
+    "rqfedrec": {"embedding_dim": 16, "lr": 0.1, "codes": 64, "warm_up": 20},
+    "fedcia": {"embedding_dim": 16, "lr": 0.1},
+}
 MANY_STEPS = {"rounds": 40, "participation": "batches", "clients_per_step": 64}
-"""Algorithms whose published rates are for thousands of clients and many steps, and what they learn with here."""
+"""Algorithms whose published rates are for thousands of clients and many steps, or whose vectors are very long, and
+what they learn with here.
+"""
 
 LEARNING_ROUNDS = 60
 
@@ -51,7 +57,7 @@ def learns_planted_structure(algorithm: Algorithm) -> None:
     theirs = references(problem)["constant" if rating else "popularity"][metric]
     own = LEARNS_WITH.get(algorithm.info.name, {})
     rounds = {"rounds": min(LEARNING_ROUNDS, algorithm.info.rounds), "eval_every": 5}
-    conduct = Conduct.model_validate(rounds | (MANY_STEPS if own else {}))
+    conduct = Conduct.model_validate(rounds | (MANY_STEPS if "server_lr" in own else {}))
     run, mine, learned = Simulation(algorithm, own, problem, conduct, buckets=1), theirs, False
     while not (run.finished or learned):
         run.advance()
