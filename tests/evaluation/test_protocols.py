@@ -20,7 +20,7 @@ RANKING = [name for name in HONEST if protocols.get(name).task == "ranking"]
 def data():
     made = synthetic.make(users=120, items=500, interactions_per_user=25, seed=1)
     parts = np.random.default_rng(0).choice(["train", "validation", "test"], size=len(made), p=[0.7, 0.1, 0.2])
-    return replace(made, split=parts)
+    return replace(made, split=parts, platforms=made.items % 3, platform_ids=("a", "b", "c"))
 
 
 def table(users, items, n_items, n_users=None):
