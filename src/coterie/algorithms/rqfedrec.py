@@ -61,7 +61,7 @@ REFIT = 1e-3, 100
 
 
 class Config(factors.Config, TextConfig):
-    """Sizes and schedules of the paper; rates were chosen on validation."""
+    """Sizes and schedules of the paper, and the largest of the rates it searched; penalty and steps are not tuned."""
 
     levels: int = Field(3, ge=1, description="codes of an item in a codebook (L)")
     codes: int = Field(0, ge=0, description="codes of a level (M); 0: the largest power of 2 with 2 L M < n_items")
