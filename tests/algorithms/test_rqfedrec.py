@@ -207,7 +207,7 @@ def test_codes_without_local_items_are_not_changed_and_contributors_are_counted(
     "settings",
     [
         {"channels": "semantic", "semantic_ids": "hash", "row_noise": 0.01},
-        {"channels": "collaborative", "fit": "adam", "fit_steps": 20, "fit_items": "positives"},
+        {"channels": "collaborative", "fit": "adam", "codebook_steps": 20, "fit_items": "positives"},
         {"fixed_ids": True, "item_embedding": False},
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),

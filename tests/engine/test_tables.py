@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coterie.algorithm import Samples
 from coterie.engine import tables
 
-ITEMS, ROOM = 9, 12
+ITEMS, ROOM = 15, 12
 
 
 class Message(NamedTuple):
@@ -48,6 +48,14 @@ def test_slots_serve_one_client_after_the_other():
         assert [int(place[item]) for item in mine] == [mine.index(item) for item in mine]
         assert local.items[: len(mine)].tolist() == [mine.index(item) for item in mine]
         slot = rows.slot
+
+
+def test_more_samples_than_items_are_whole_tables():
+    rows, local = tables.renumber(jnp.full(6, tables.FREE), 3, samples([4, 2, 4, 1], 3))
+    assert rows.ids.tolist() == [0, 1, 2, 3, 4, 5] and np.flatnonzero(rows.own).tolist() == [2, 4]
+    assert local.items.tolist() == [4, 2, 4, *[0] * 9]
+    place, there = rows.place(jnp.arange(6))
+    assert np.flatnonzero(there).tolist() == [2, 4] and place[jnp.array([2, 4])].tolist() == [2, 4]
 
 
 def test_take_takes_item_tables_only():

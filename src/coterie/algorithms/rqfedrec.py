@@ -61,7 +61,7 @@ REFIT = 1e-3, 100
 
 
 class Config(factors.Config, TextConfig):
-    """Sizes and schedules of the paper; rates were chosen on validation."""
+    """Sizes and schedules of the paper, and the largest of the rates it searched; penalty and steps are not tuned."""
 
     levels: int = Field(3, ge=1, description="codes of an item in a codebook (L)")
     codes: int = Field(0, ge=0, description="codes of a level (M); 0: the largest power of 2 with 2 L M < n_items")
@@ -70,8 +70,8 @@ class Config(factors.Config, TextConfig):
     warm_start: bool = Field(True, description="begin k-means with the centres of the last refresh")
     kmeans_steps: int = Field(50, ge=1, description="most steps of k-means in a level")
     fit: Literal["ridge", "adam"] = Field("ridge", description="how codebooks are fitted to trained rows")
-    fit_steps: int = Field(6, ge=1, description="steps of the fit; Adam needs about 100")
-    fit_lr: float = Field(0.01, gt=0, description="rate of a fit by Adam")
+    codebook_steps: int = Field(6, ge=1, description="steps of the fit; Adam needs about 100")
+    codebook_lr: float = Field(0.01, gt=0, description="rate of a fit by Adam")
     penalty: float = Field(0.3, gt=0, description="of a code's change in a fit by ridge, for each item that has it")
     fit_items: Literal["samples", "positives"] = Field("samples", description="items that codebooks are fitted to")
     codebook_mean: Literal["all", "contributors"] = Field(
@@ -287,8 +287,8 @@ def local_update(
     if config.row_noise:
         after += config.row_noise * jax.random.laplace(of_noise, after.shape)  # eq. 11
     fit = quantisation.ridge if config.fit == "ridge" else quantisation.descend
-    knob = config.penalty if config.fit == "ridge" else config.fit_lr
-    changes = fit(list(parts.values()), config.codes, after - before, here, knob, config.fit_steps)  # eq. 7
+    knob = config.penalty if config.fit == "ridge" else config.codebook_lr
+    changes = fit(list(parts.values()), config.codes, after - before, here, knob, config.codebook_steps)  # eq. 7
     return upload(config, download, parts, here, dict(zip(parts, changes, strict=True))), private, {"loss": value}
 
 

@@ -44,11 +44,7 @@ def renumber(slot: Array, turn: Array | int, data: Samples) -> tuple[Rows, Sampl
     there are items gets whole tables, which are smaller.
     """
     if data.items.shape[0] >= slot.shape[0]:
-        items = jnp.arange(slot.shape[0], dtype=jnp.int32)
-        mine = (
-            jnp.full_like(slot, FREE).at[data.items].min(jnp.where(jnp.arange(len(data.items)) < data.count, 0, FREE))
-        )
-        return Rows(items, mine == 0, jnp.where(mine == 0, items, FREE), jnp.int32(0)), data
+        return _whole(slot, data)
     place = jnp.arange(data.items.shape[0], dtype=jnp.int32)
     base = -(turn + 1) * data.items.shape[0]
     real = place < data.count
@@ -56,6 +52,15 @@ def renumber(slot: Array, turn: Array | int, data: Samples) -> tuple[Rows, Sampl
     local = slot[data.items] - base
     rows = Rows(data.items, real & (local == place), slot, jnp.asarray(base, jnp.int32))
     return rows, data._replace(items=jnp.where(real, local, 0))
+
+
+def _whole(slot: Array, data: Samples) -> tuple[Rows, Samples]:
+    """Give each item its own number as row number."""
+    real = jnp.arange(data.items.shape[0]) < data.count
+    items = jnp.arange(slot.shape[0], dtype=jnp.int32)
+    own = jnp.zeros(slot.shape[0], bool).at[data.items].max(real)
+    rows = Rows(items, own, jnp.where(own, items, FREE), jnp.int32(0))
+    return rows, data._replace(items=jnp.where(real, data.items, 0))
 
 
 def fields(message: Message, tables: Sequence[str]) -> list[str]:

@@ -57,7 +57,10 @@ TEXT_NOTE = (
     "of amazon-book at hand, so its codes are those of random vectors."
 )
 NDCG_NOTE = "ndcg_hits: by the best list of the hits, as the paper's; ndcg: by the best list of all held-out items."
-UNTUNED = "FedNCF, PFedRec, GPFedRec, FedRAP, FedCIA, MF: default rates, not tuned for this protocol."
+UNTUNED = (
+    "FedMF and RQFedRec: rate 0.01, see the table of what was tried; FedNCF, PFedRec, GPFedRec, FedRAP, FedCIA, MF: "
+    "default rates, not tuned for this protocol."
+)
 
 
 def _grid(number: str, title: str, rows: tuple[Row, ...], data: tuple[str, ...] = (ML_100K,), **more: Any) -> Grid:
