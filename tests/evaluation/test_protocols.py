@@ -178,3 +178,8 @@ def test_misclicks_are_added_to_training_alone():
     assert len(pairs) == len(noisy.data), "a misclick is on an item that the user has not, and on each once"
     assert any("random items" in note for note in noisy.data.notes)
     np.testing.assert_array_equal(noisy.client[: len(old)], plain.client)
+
+
+def test_misclicks_are_no_ratings(data):
+    with pytest.raises(CoterieError, match="misclicks adds likes"):
+        prepare(data, "rating-platforms", options=ProtocolOptions(misclicks=0.1))

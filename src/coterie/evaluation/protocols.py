@@ -160,6 +160,8 @@ def prepare(data: Interactions, name: str, seed: int = 0, options: ProtocolOptio
         _refuse_repeated_pairs(data, known)
     split = _split(data, protocol, seed)
     if options.misclicks:
+        if protocol.task == "rating":
+            raise CoterieError("misclicks adds likes; it does not apply where ratings are predicted.")
         data, split = _with_misclicks(data, split, known, options.misclicks, seed)
         known = _item_sets(data, np.arange(len(data)))
     layout = _place(data, protocol, split.train, seed, options)
@@ -226,6 +228,7 @@ def _with_misclicks(
         ratings=np.append(data.ratings, np.full(len(users), kinds[counts.argmax()])),
         timestamps=None if data.timestamps is None else np.append(data.timestamps, np.full(len(users), UNKNOWN_TIME)),
         split=None if data.split is None else np.append(data.split, np.full(len(users), "train")),
+        platforms=None,
         notes=(*data.notes, f"added {len(users):,} interactions with random items to the training data"),
     )
     return noisy, replace(split, train=np.append(split.train, rows))

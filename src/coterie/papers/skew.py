@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.papers.chart import Chart, Panel, Series
+from coterie.papers.chart import Chart, HeatMap, Panel, Series
 from coterie.papers.declare import Grid, Probe, Sample
 from coterie.papers.figures import distinct, short
 
@@ -27,18 +27,19 @@ RATINGS = Probe("ratings", _ratings)
 
 
 def histograms(grid: Grid, samples: Sequence[Sample]) -> Chart:
-    """How many training records of each rating value a platform has."""
-    panels = []
-    for sample in samples:
-        levels = np.asarray(sample.measured["levels"])
-        counts = sample.measured["counts"]
-        width = np.diff(levels).min(initial=1.0) / (len(counts) + 1)
-        series = (
-            Series(f"platform {number + 1}", (levels + (number - (len(counts) - 1) / 2) * width).tolist(), row, "bars")
-            for number, row in enumerate(counts)
-        )
-        panels.append(Panel(f"{short(sample.data)}, {sample.row}", "rating", "training records", tuple(series)))
-    return Chart(grid.title, tuple(panels))
+    """How the training records of each platform are spread over rating values."""
+    panels = tuple(_histogram(sample) for sample in samples)
+    return Chart(grid.title, panels, "Share of a platform's training records; their number stands beside its own.")
+
+
+def _histogram(sample: Sample) -> HeatMap:
+    counts = np.asarray(sample.measured["counts"])
+    records = counts.sum(1)
+    rows = [f"{number} ({some:,})" for number, some in enumerate(records, 1)]
+    columns = [f"{level:g}" for level in sample.measured["levels"]]
+    shares = (counts / np.maximum(records, 1)[:, None]).tolist()
+    title = f"{short(sample.data)}, beta {_beta(sample):g}"
+    return HeatMap(title, "rating", "platform", rows, columns, shares)
 
 
 def curves(grid: Grid, samples: Sequence[Sample]) -> Chart:
