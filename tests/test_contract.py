@@ -19,7 +19,7 @@ from coterie.wire import codec
 
 SAME = ("settings_round_trip", "compiled_round_equals_plain_loop")
 ADDED = (*SAME, "nothing_private_is_uploaded")
-FEWER = {**dict.fromkeys(algorithms.VARIANTS, SAME), "simgcl": ADDED, "union": ADDED}
+FEWER = {**dict.fromkeys(algorithms.VARIANTS, SAME), **dict.fromkeys(("simgcl", "union", "fedprox", "fedproto"), ADDED)}
 """Points for which another algorithm with other defaults, or with another term in its loss, is checked again."""
 
 ALGORITHMS = {name: algorithms.get(name) for name in algorithms.names()} | {"median": Algorithm.from_module(median)}
