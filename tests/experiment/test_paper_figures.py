@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from coterie.errors import CoterieError
-from coterie.papers import drawing, figures
+from coterie.papers import capacity, drawing, figures
 from coterie.papers.chart import Chart, HeatMap, Panel, Series
 from coterie.papers.declare import HONEST, PAPER, Grid, Row, Sample
 
@@ -161,3 +161,14 @@ def test_the_group_is_compared_with_the_communities():
     every, first = figures.planted(GRID, [sample(measured)]).panels
     assert every.series[0].y == [found["share"], 1.0] and every.series[1].y == [0.5, 0.5]
     assert [list(each.x) for each in first.series] == [[1, 3], [2, 4]] and first.marks == ((3, "group of 3"),)
+
+
+def test_a_table_made_of_codes_is_expressed_whole():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 4, (30, capacity.LEVELS))
+    made = rng.normal(size=(capacity.LEVELS, 4, 5)).astype(np.float32)
+    table = sum(made[level][ids[:, level]] for level in range(capacity.LEVELS))
+    np.testing.assert_allclose(capacity._nearest(table, ids, 4), table, atol=1e-5)
+    other = rng.normal(size=(30, 5)).astype(np.float32)
+    assert 0.2 < np.sum((capacity._nearest(other, ids, 4) - other) ** 2) / np.sum(other**2) < 1
+    assert capacity.ids_of(other, 4).shape == ids.shape

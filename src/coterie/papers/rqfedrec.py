@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from coterie.papers import traffic
+from coterie.papers import capacity, traffic
 from coterie.papers.declare import HONEST, Figure, Grid, Paper, Quick, Row
 
 ML_100K, ML_1M, BOOK = "ml-100k", "ml-1m", "amazon-book"
@@ -154,7 +154,9 @@ FIGURE_4 = _grid(
 MEGABYTES = _grid(
     "megabytes", "Accuracy against what has travelled", (FEDMF, RQFEDREC), forms=(HONEST,), quick=("FedMF", "RQFedRec")
 )
+CAPACITY = _grid("capacity", "What codebooks can express of FedMF's item table", (FEDMF,), forms=(HONEST,), seeds=1)
 FIGURES = (
+    Figure(CAPACITY, capacity.expressed, capacity.EXPRESSED),
     Figure(FIGURE_3, traffic.bars),
     Figure(FIGURE_4, traffic.similarity, traffic.SIMILARITY),
     Figure(MEGABYTES, traffic.megabytes),
