@@ -141,7 +141,8 @@ def make_plan(
     sizes = np.bincount(problem.client, minlength=problem.n_clients)
     limits = capacities(sizes, buckets or enough_buckets(len(problem.train)))
     bucket_of = np.searchsorted(limits, sizes).astype(np.int32)
-    local, seen = LocalUsers.of(problem), seen or problem.protocol.candidates is None
+    ranks_all = problem.protocol.task == "ranking" and problem.protocol.candidates is None
+    local, seen = LocalUsers.of(problem), seen or ranks_all
     row_of = np.zeros(problem.n_clients, np.int32)
     layouts = []
     for number, capacity in enumerate(limits):
