@@ -172,3 +172,9 @@ def test_a_table_made_of_codes_is_expressed_whole():
     other = rng.normal(size=(30, 5)).astype(np.float32)
     assert 0.2 < np.sum((capacity._nearest(other, ids, 4) - other) ** 2) / np.sum(other**2) < 1
     assert capacity.ids_of(other, 4).shape == ids.shape
+
+
+def test_what_is_not_set_is_none_of_it():
+    runs = [sample(settings={"noise_scale": scale}, metrics={"hr@10": 0.5}) for scale in (0.2, None)]
+    line = figures.by_setting("noise_scale")(GRID, runs).panels[0].series[0]
+    assert list(line.x) == [0, 0.2]

@@ -245,7 +245,8 @@ def _named(grid: Grid) -> str:
 def _against(grid: Grid, name: str, form: str, samples: Sequence[Sample]) -> Series:
     values: dict[float, list[float]] = {}
     for sample in samples:
-        values.setdefault(sample.result["settings"][name], []).append(sample.result["metrics"][grid.metrics[0]])
+        place = sample.result["settings"][name] or 0  # what is not set is none of it
+        values.setdefault(place, []).append(sample.result["metrics"][grid.metrics[0]])
     points = [(place, interval_over_seeds(grid.scale * np.asarray(runs))) for place, runs in sorted(values.items())]
     reach = [float(np.nan_to_num(interval.high - interval.mean)) for _, interval in points]
     return Series(
