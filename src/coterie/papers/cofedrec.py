@@ -44,14 +44,16 @@ TRIED: dict[str, tuple[Settings, ...]] = {
     "MF": tuple({"algorithm": "mf", "rounds": ROUNDS, "lr": lr} for lr in (0.0005, 0.001, 0.002)),
     "NCF": tuple({"algorithm": "ncf", "rounds": ROUNDS, "lr": lr} for lr in (0.0005, 0.001, 0.002)),
     "FedMF": tuple({"algorithm": "fedmf", "rounds": 300, "lr": lr} for lr in (0.25, 0.5, 1.0)),
-    "FedNCF": tuple({"algorithm": "fedncf", "rounds": ROUNDS, "lr": lr, "item_lr": lr} for lr in (0.01, 0.02, 0.05)),
+    "FedNCF": tuple(
+        {"algorithm": "fedncf", "rounds": ROUNDS, "lr": lr, "item_lr": lr} for lr in (0.01, 0.02, 0.05, 0.1, 0.2)
+    ),
     "PFedRec": tuple({"algorithm": "pfedrec", "rounds": ROUNDS, "lr": lr} for lr in (0.05, 0.1, 0.2)),
     "GPFedRec": tuple({"algorithm": "gpfedrec", "rounds": ROUNDS, "lr": lr} for lr in (0.05, 0.1, 0.2)),
-    "FedRAP": tuple({"algorithm": "fedrap", "rounds": ROUNDS, "item_lr": lr} for lr in (0.3, 1.0, 3.0)),
+    "FedRAP": tuple({"algorithm": "fedrap", "rounds": ROUNDS, "item_lr": lr} for lr in (0.1, 0.3, 1.0, 3.0)),
 }
 CHOSEN = {
-    ML_100K: {"MF": 2, "NCF": 2, "FedMF": 2, "FedNCF": 2, "PFedRec": 2, "GPFedRec": 1, "FedRAP": 0},
-    FILMTRUST: {"MF": 0, "NCF": 2, "FedMF": 0, "FedNCF": 0, "PFedRec": 0, "GPFedRec": 0, "FedRAP": 0},
+    ML_100K: {"MF": 2, "NCF": 2, "FedMF": 2, "FedNCF": 2, "PFedRec": 2, "GPFedRec": 1, "FedRAP": 1},
+    FILMTRUST: {"MF": 0, "NCF": 2, "FedMF": 0, "FedNCF": 0, "PFedRec": 0, "GPFedRec": 0, "FedRAP": 1},
 }
 
 
