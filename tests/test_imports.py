@@ -12,7 +12,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 ALGORITHMS = [path for path in FILES if path.parent.name == "algorithms" and path.stem != "__init__"]
 PARTS = tuple(
-    f"coterie.{part}" for part in ("algorithm", "nn", "clustering", "factors", "fedsgd", "platforms", "quantisation")
+    f"coterie.{part}"
+    for part in ("algorithm", "nn", "clustering", "contrast", "factors", "fedsgd", "platforms", "quantisation")
 )
 ALLOWED = ("__future__", "functools", "itertools", "typing", *PARTS, "jax", "numpy", "optax", "pydantic")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie import algorithms
+from coterie import algorithms, contrast
 from coterie.algorithms import cofedrec
 from coterie.data import synthetic
 from coterie.engine.simulate import Conduct, Simulation
@@ -65,10 +65,10 @@ def test_contrast_of_three_items_by_hand():
     items = jnp.array([[2.0, 0.0], [5.0, 0.0], [0.0, 1.0]])
     t = 0.5
     each = math.log(math.exp(1 / t) + 1) - 1 / t
-    assert float(cofedrec.contrast(items, jnp.array([0, 0, 1]), 2, t)) == pytest.approx(2 * each / 3, rel=1e-6)
+    assert float(contrast.contrast(items, jnp.array([0, 0, 1]), 2, t)) == pytest.approx(2 * each / 3, rel=1e-6)
 
 
-@pytest.mark.parametrize(("term", "loops"), [(cofedrec.contrast, coded), (cofedrec.printed_contrast, printed)])
+@pytest.mark.parametrize(("term", "loops"), [(contrast.contrast, coded), (contrast.printed_contrast, printed)])
 def test_contrast_and_its_gradient_follow_the_loops(term, loops):
     items, labels = example()
     value, slope = jax.value_and_grad(term)(jnp.asarray(items, jnp.float32), jnp.asarray(labels), 4, TEMPERATURE)
@@ -81,8 +81,8 @@ def test_contrast_and_its_gradient_follow_the_loops(term, loops):
 def test_own_gradient_equals_automatic_differentiation(temperature):
     items, labels = (jnp.asarray(part) for part in example(200, 8))
     items = items.astype(jnp.float32)
-    value = lambda items: cofedrec._contrast(items, labels, 4, temperature)[0]  # noqa: E731
-    own, automatic = jax.grad(cofedrec.contrast)(items, labels, 4, temperature), jax.grad(value)(items)
+    value = lambda items: contrast._contrast(items, labels, 4, temperature)[0]  # noqa: E731
+    own, automatic = jax.grad(contrast.contrast)(items, labels, 4, temperature), jax.grad(value)(items)
     np.testing.assert_allclose(own, automatic, atol=1e-5 * np.abs(automatic).max())
 
 
@@ -112,7 +112,7 @@ def test_sampled_gradient_points_the_same_way():
         return cofedrec.contrast_step(config, 1.0, labels, some, items) - items
 
     draws = jax.vmap(moved)(jax.random.split(jax.random.key(0), 200))
-    mean, exact = np.mean(draws, 0), -jax.grad(cofedrec.contrast)(items, labels, 4, config.temperature)
+    mean, exact = np.mean(draws, 0), -jax.grad(contrast.contrast)(items, labels, 4, config.temperature)
     cosine = np.sum(mean * exact) / np.linalg.norm(mean) / np.linalg.norm(exact)
     assert cosine > 0.9
     assert 0.5 < np.linalg.norm(mean) / np.linalg.norm(exact) < 2

@@ -85,7 +85,8 @@ def test_sampled_terms_are_said():
     for data in cofedrec.ALL:
         assert ("supcon" in cofedrec.cofedrec(data)) == (data in ("ml-1m", "lastfm-2k"))
     for grid in PAPER.tables:
-        sampled = [row for row in grid.rows for data in grid.data if row.recipe and "supcon" in row.recipe(data)]
+        silent = [row for row in grid.rows if "512 items" not in row.label]
+        sampled = [row for row in silent for data in grid.data if row.recipe and "supcon" in row.recipe(data)]
         assert bool(sampled) == (cofedrec.SAMPLED_NOTE in grid.notes), grid.number
 
 
