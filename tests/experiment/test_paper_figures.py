@@ -94,8 +94,11 @@ def test_score_against_group_size_leaves_the_first_rounds_out():
     curve = {"round": list(range(1, 21)), "group_size": list(range(20)), "test hr@10": [0.01 * i for i in range(20)]}
     samples = [sample(form=form, curve=curve) for form in (PAPER, HONEST)]
     (panel,) = figures.group_size(GRID, samples).panels
-    assert [series.label for series in panel.series] == ["loo99-paper", "loo99"]
-    assert panel.series[0].x == list(range(2, 20)) and panel.series[0].y[0] == pytest.approx(2)
+    names = [f"{protocol}, {what}" for protocol in ("loo99-paper", "loo99") for what in ("r = 1.00", "chosen")]
+    assert [series.label for series in panel.series] == names
+    rounds, chosen = panel.series[:2]
+    assert rounds.x == list(range(8, 20)) and rounds.y[0] == pytest.approx(8)
+    assert (chosen.x, chosen.y) == ([2], [pytest.approx(2)])
 
 
 CHART = Chart(

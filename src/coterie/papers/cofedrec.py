@@ -123,12 +123,14 @@ TUNING = Grid(
     part="validation",
 )
 
+USER_P = Row("User_P", partial(cofedrec, item_term="none"))
+
 TABLE_2 = Grid(
     "2",
     "Parts of CoFedRec",
     (
         Row("Origin", pfedrec),
-        Row("User_P", partial(cofedrec, item_term="none")),
+        USER_P,
         Row("Item_S", partial(cofedrec, partition=False, item_term="similarity")),
         Row("Item_SC", partial(cofedrec, partition=False)),
         COFEDREC,
@@ -246,7 +248,7 @@ FIGURE_5 = Grid(
     seeds=1,
 )
 GROUP_SIZE = Grid(
-    "group-size", "The score of a round and the size of its group", (COFEDREC,), (ML_100K,), quick=("CoFedRec",)
+    "group-size", "The score of a round and the size of its group", (USER_P, COFEDREC), (ML_100K,), quick=("CoFedRec",)
 )
 
 PLANTED = Grid(

@@ -35,6 +35,9 @@ OFTEN = 70
 
 SHOWN_CLUSTERS = 8
 
+SETTLED = 40
+"""Percent of the rounds after which the score no longer rises for all that training adds."""
+
 
 def _chosen(simulation: Simulation) -> State:
     assert simulation.best is not None
@@ -204,24 +207,37 @@ def planted(grid: Grid, samples: Sequence[Sample]) -> Chart:
 
 
 def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
-    """The score of every round against the size of its similar group."""
-    metric = grid.metrics[0]
+    """The score of every round against the size of its similar group, and the round that validation chose."""
     panels = []
-    for data in distinct(sample.data for sample in samples):
-        here = [sample for sample in samples if sample.data == data]
-        series = (_scores_by_group(grid, form, [each for each in here if each.form == form]) for form in grid.forms)
-        panels.append(Panel(short(data), "clients in the similar group", f"{metric} in %", tuple(series)))
-    return Chart(grid.title, tuple(panels), "A point is a round, later than the tenth of the training.")
+    for data, row in dict.fromkeys((sample.data, sample.row) for sample in samples):
+        here = [sample for sample in samples if (sample.data, sample.row) == (data, row)]
+        series = [
+            each
+            for form in grid.forms
+            for each in _scores_by_group(grid, form, [sample for sample in here if sample.form == form])
+        ]
+        panels.append(
+            Panel(f"{short(data)}, {row}", "clients in the similar group", f"{grid.metrics[0]} in %", tuple(series))
+        )
+    note = f"A point is a round of the last {100 - SETTLED} %; r: its correlation with the size of the group."
+    return Chart(grid.title, tuple(panels), note)
 
 
-def _scores_by_group(grid: Grid, form: str, samples: Sequence[Sample]) -> Series:
-    x: list[float] = []
-    y: list[float] = []
-    for curve in (sample.result["curve"] for sample in samples):
-        begin = len(curve["round"]) // 10
-        x += curve["group_size"][begin:]
-        y += [grid.scale * value for value in curve[f"test {grid.metrics[0]}"][begin:]]
-    return Series(grid.protocol_of(form), x, y, "points")
+def _scores_by_group(grid: Grid, form: str, samples: Sequence[Sample]) -> list[Series]:
+    """Return the rounds of all seeds, and the chosen ones of them."""
+    if not samples:
+        return []
+    name, rounds, chosen = grid.protocol_of(form), [], []
+    for result in (sample.result for sample in samples):
+        curve = result["curve"]
+        points = np.stack([curve["group_size"], grid.scale * np.asarray(curve[f"test {grid.metrics[0]}"])])
+        rounds.append(points[:, points.shape[1] * SETTLED // 100 :])
+        chosen.append(points[:, curve["round"].index(result["best_round"])])
+    (x, y), best = np.concatenate(rounds, 1), np.stack(chosen, 1)
+    return [
+        Series(f"{name}, r = {np.corrcoef(x, y)[0, 1]:.2f}", x.tolist(), y.tolist(), "points"),
+        Series(f"{name}, chosen", best[0].tolist(), best[1].tolist(), "points"),
+    ]
 
 
 def by_setting(name: str) -> Callable[[Grid, Sequence[Sample]], Chart]:
