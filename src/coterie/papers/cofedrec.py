@@ -53,7 +53,7 @@ TRIED: dict[str, tuple[Settings, ...]] = {
 }
 CHOSEN = {
     ML_100K: {"MF": 2, "NCF": 2, "FedMF": 2, "FedNCF": 2, "PFedRec": 2, "GPFedRec": 1, "FedRAP": 1},
-    FILMTRUST: {"MF": 0, "NCF": 2, "FedMF": 0, "FedNCF": 0, "PFedRec": 0, "GPFedRec": 0, "FedRAP": 1},
+    FILMTRUST: {"MF": 0, "NCF": 2, "FedMF": 0, "FedNCF": 0, "PFedRec": 0, "GPFedRec": 0, "FedRAP": 0},
 }
 
 
