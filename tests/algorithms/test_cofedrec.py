@@ -164,6 +164,8 @@ def test_group_is_those_up_to_the_elbow_among_who_is_present():
     scores = np.array([0.1, 9.0, 8.8, 0.0, 8.9, 99.0, 0.2])
     present = np.array([1, 1, 1, 1, 1, 0, 1], bool)
     assert np.flatnonzero(cofedrec.similar(scores, present)).tolist() == [1, 2, 4]
+    assert np.flatnonzero(cofedrec.similar(scores, present, size=2)).tolist() == [1, 4]
+    assert np.array_equal(cofedrec.similar(scores, present, size=50), present)
 
 
 def test_likeness_is_the_sum_of_cosines_on_the_category():

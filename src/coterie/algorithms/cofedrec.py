@@ -69,6 +69,7 @@ class Config(ClientConfig):
     local_epochs: int = Field(2, ge=1, description="passes over the local samples per round")
     clusters: int = Field(30, ge=1, description="item categories")
     partition: bool = Field(True, description="User_P: average over the similar group; false: over everybody")
+    group_size: int = Field(0, ge=0, description="clients in the similar group; 0: those up to the elbow")
     item_term: Literal["contrast", "similarity", "none"] = Field("contrast", description="Item_SC, Item_S or neither")
     weight: float = Field(0.005, ge=0, description="weight of the item term")
     temperature: float = Field(0.1, gt=0)
@@ -274,7 +275,7 @@ def server_update(key: Array, config: Config, server: Server, received: Received
     category = int(jax.random.randint(for_category, (), 0, int(labels.max()) + 1))
     alike = received.uploads.map(likeness, received.uploads.one(core).items, jnp.asarray(labels == category))
     scores = np.where(present, alike, 0)
-    member = similar(scores, present) if config.partition else present
+    member = similar(scores, present, config.group_size) if config.partition else present
     group = jax.tree.map(lambda total: total / member.sum(), received.uploads.sum(member))
     return Server(
         mean, jnp.asarray(labels), jnp.asarray(member), group.items, group.tower,
@@ -289,12 +290,12 @@ def likeness(upload: Upload, core: Array, chosen: Array) -> Array:
     return jnp.sum(jnp.where(chosen, dots / jnp.maximum(lengths, 1e-12), 0))
 
 
-def similar(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Return who is in the group: everybody present up to the elbow, in descending order of similarity."""
+def similar(scores: np.ndarray, present: np.ndarray, size: int = 0) -> np.ndarray:
+    """Return who is in the group: the `size` clients most alike among those present, or all up to the elbow."""
     clients = np.flatnonzero(present)
     ranked = clients[np.argsort(-scores[clients], kind="stable")]
     member = np.zeros(len(scores), bool)
-    member[ranked[: elbow(scores[ranked])]] = True
+    member[ranked[: size or elbow(scores[ranked])]] = True
     return member
 
 

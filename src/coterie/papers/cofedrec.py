@@ -212,6 +212,8 @@ SEARCH_ROWS: dict[str, Settings] = {
     "512 items, 60 clusters": {"supcon": "sampled", "clusters": 60},
     "512 items, one local epoch": {"supcon": "sampled", "local_epochs": 1},
     "512 items, four local epochs": {"supcon": "sampled", "local_epochs": 4},
+    "512 items, groups of 10": {"supcon": "sampled", "group_size": 10},
+    "512 items, groups of 100": {"supcon": "sampled", "group_size": 100},
     "512 items, equation 8 as printed": {"supcon": "sampled", "supcon_form": "paper"},
 }
 SEARCH = Grid(
