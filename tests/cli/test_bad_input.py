@@ -168,6 +168,21 @@ def test_checkpoint_with_other_settings(refused, broken):
     assert "belongs to another run: its seed is 0, not 1" in refused("resume", "run")
 
 
+def test_checkpoint_with_another_rate(refused, broken):
+    config = broken / "config.yaml"
+    lines = [line for line in config.read_text().splitlines() if not line.startswith("negatives:")]
+    config.write_text("\n".join([*lines, "negatives: 7"]))
+    assert "belongs to another run: its negatives is the default, not 7" in refused("resume", "run")
+
+
+def test_checkpoint_of_a_version_that_lacks_a_setting_goes_on(broken):
+    path, config = broken / "checkpoint.safetensors", broken / "config.yaml"
+    with safe_open(path, "numpy") as file:
+        assert '"weight_decay"' not in file.metadata()["coterie"]
+    config.write_text("\n".join(x for x in config.read_text().splitlines() if not x.startswith("weight_decay:")))
+    assert cli.main(["resume", str(broken)]) == 0
+
+
 @pytest.mark.parametrize("kept", [0, 4, 0.5])
 def test_truncated_checkpoint(refused, broken, kept):
     path = broken / "checkpoint.safetensors"

@@ -103,11 +103,17 @@ def read(path: Path, identity: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]
         raise CoterieError(f"{path} cannot be read, it may be damaged: {error}") from None
     if about.get("format") != FORMAT:
         raise CoterieError(f"{path} was written by another version (format {about.get('format')}, not {FORMAT}).")
-    for key, value in identity.items():
-        there = about["identity"].get(key)
-        if there != json.loads(json.dumps(value)):
-            raise CoterieError(f"{path} belongs to another run: its {key} is {there!r}, not {value!r}.")
+    there, here = (_named(each) for each in (about["identity"], json.loads(json.dumps(identity))))
+    for key in here | there:
+        if there.get(key) != here.get(key):
+            was, wanted = (repr(each[key]) if key in each else "the default" for each in (there, here))
+            raise CoterieError(f"{path} belongs to another run: its {key} is {was}, not {wanted}.")
     return arrays, about
+
+
+def _named(identity: dict[str, Any]) -> dict[str, Any]:
+    """Return what must agree, settings by their own names."""
+    return {key: value for key, value in identity.items() if key != "settings"} | identity.get("settings", {})
 
 
 COUNTED = ("up", "down", "needed_up", "needed_down")

@@ -35,13 +35,16 @@ def refuse_used(out: Path) -> None:
 
 
 def identity_of(plan: Plan, simulation: Simulation) -> dict[str, Any]:
-    """Return what must agree before a file may be loaded into a run."""
+    """Return what must agree before a file may be loaded into a run.
+
+    Of the settings those that are not at their default, so that a setting which a later version adds does no harm.
+    """
     return {
         "algorithm": plan.algorithm.info.name,
         "data": simulation.problem.data.fingerprint(),
         "protocol": plan.protocol.name,
         "seed": plan.what.seed,
-        "settings": simulation.config.model_dump(mode="json"),
+        "settings": simulation.config.model_dump(mode="json", exclude_defaults=True),
         "robustness": plan.exposed(),
     }
 
