@@ -17,8 +17,11 @@ from jax import Array
 
 BASE_TEMPERATURE = 0.5
 
-BLOCK = 400
+BLOCK = 280
 """Items in a block of pairs: larger ones leave the processor's cache."""
+
+FEW = 4
+"""Blocks that a small set of items is cut into, as far as they keep 100 items: fewer compute more pairs twice."""
 
 
 class Peers(NamedTuple):
@@ -68,8 +71,9 @@ def _pushes(unit: Array, alone: Array, temperature: float) -> tuple[Array, Array
     `e_ij = exp((x_i . x_j - 1) / t)` is symmetric, so only the blocks on and above the diagonal are computed. Unit
     vectors: no exponent is above 0, and no row needs a maximum of its own.
     """
-    cuts = np.linspace(0, len(unit), 1 + max(1, len(unit) // BLOCK)).astype(int)
-    parts = [slice(*ends) for ends in pairwise(cuts)]
+    n = len(unit)
+    blocks = max(1, n // BLOCK, min(FEW, n // 100))
+    parts = [slice(*ends) for ends in pairwise(np.linspace(0, n, 1 + blocks).astype(int))]
     x = [unit[part] for part in parts]
     close = {
         (i, j): jnp.exp((x[i] @ x[j].T - 1) / temperature) * (1 - jnp.eye(len(x[i])) if i == j else 1)
