@@ -78,7 +78,7 @@ def test_tables_share_their_runs():
     for number, other in {"2": "1", "3": "1", "4": "pairs", "8": "pairs"}.items():
         assert len(table[other] & table[number]) >= 6, number
     shown = [figure.grid.number for figure in PAPER.figures]
-    assert shown == ["2", "3", "4", "5", "6", "group-size", "planted"]
+    assert shown == ["2", "3", "4", "5", "6", "curve", "group-size", "planted"]
     for figure in ("2", "3", "6"):
         assert runs(figures=[figure]) <= table["1"]
     assert runs(figures=["group-size"]) <= table["2"]

@@ -101,6 +101,17 @@ def test_score_against_group_size_leaves_the_first_rounds_out():
     assert (chosen.x, chosen.y) == ([2], [pytest.approx(2)])
 
 
+def test_learning_curves_stand_beside_the_published_value():
+    curve = {"round": [1, 2], "test hr@10": [0.1, 0.2], "test ndcg@10": [0.05, 0.1]}
+    samples = [sample(form=form, seed=seed, curve=curve) for seed in (0, 1) for form in (PAPER, HONEST)]
+    hits, gains = figures.learning(GRID, samples).panels
+    assert [series.label for series in hits.series] == [
+        "loo99-paper, seed 0", "loo99-paper, seed 1", "loo99, seed 0", "loo99, seed 1", "published"
+    ]  # fmt: skip
+    assert hits.series[0].y == pytest.approx([10, 20]) and gains.series[3].y == pytest.approx([5, 10])
+    assert (hits.series[4].x, hits.series[4].y) == ([2], [77.52])
+
+
 CHART = Chart(
     "All kinds",
     (

@@ -286,6 +286,7 @@ FIGURE_5 = Grid(
     forms=(PAPER,),
     seeds=1,
 )
+CURVE = Grid("curve", "Round by round", (COFEDREC,), (ML_100K,), quick=("CoFedRec",))
 GROUP_SIZE = Grid(
     "group-size", "The score of a round and the size of its group", (USER_P, COFEDREC), (ML_100K,), quick=("CoFedRec",)
 )
@@ -310,6 +311,7 @@ FIGURES = (
     Figure(FIGURE_4, figures.by_setting("clusters")),
     Figure(FIGURE_5, figures.client_clusters, figures.CLIENT_CLUSTERS),
     Figure(_run_of("6", "Where the similar group ends", (ML_100K, ML_1M)), figures.elbow, figures.ELBOW),
+    Figure(CURVE, figures.learning),
     Figure(GROUP_SIZE, figures.group_size),
     Figure(PLANTED, figures.planted, figures.PLANTED),
 )

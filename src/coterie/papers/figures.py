@@ -206,6 +206,28 @@ def planted(grid: Grid, samples: Sequence[Sample]) -> Chart:
     return Chart(grid.title, panels, "Built-in data of four communities that share no items.")
 
 
+def learning(grid: Grid, samples: Sequence[Sample]) -> Chart:
+    """Test metrics of every round, a line for each form and seed, and the published values."""
+    panels = [
+        _learning_panel(grid, metric, [sample for sample in samples if sample.data == data])
+        for data in distinct(sample.data for sample in samples)
+        for metric in grid.metrics
+    ]
+    return Chart(grid.title, tuple(panels))
+
+
+def _learning_panel(grid: Grid, metric: str, samples: Sequence[Sample]) -> Panel:
+    lines = []
+    for sample in sorted(samples, key=lambda sample: grid.forms.index(sample.form)):
+        curve = sample.result["curve"]
+        values = grid.scale * np.asarray(curve[f"test {metric}"])
+        lines.append(Series(f"{grid.protocol_of(sample.form)}, seed {sample.seed}", curve["round"], values.tolist()))
+    data, last = samples[0].data, max(line.x[-1] for line in lines)
+    printed = lookup("cofedrec", "1", data, samples[0].row, metric)
+    published = [Series("published", [last], [printed], "points")] if printed else []
+    return Panel(short(data), "round", f"{metric} in %", (*lines, *published))
+
+
 def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
     """The score of every round against the size of its similar group, and the round that validation chose."""
     panels = []
