@@ -155,9 +155,9 @@ class Simulation:
         each = jax.vmap(lambda number: init(key, self.config, self.catalogue, Client(number, layout.room)))
         return jax.jit(each)(layout.bucket.client)
 
-    def keep(self, state: State) -> State:
-        """Return a state that later rounds cannot overwrite; the server's never is."""
-        return State(state.server, self.store.copy(state.stores), state.round, state.beside)
+    def keep(self, state: State, over: State | None = None) -> State:
+        """Return a state that later rounds cannot overwrite; the server's never is. `over` is used up."""
+        return State(state.server, self.store.copy(state.stores, over and over.stores), state.round, state.beside)
 
     # -- a round ------------------------------------------------------------------------------------------
 
@@ -353,7 +353,8 @@ class Simulation:
             -1 if self.problem.protocol.lower_is_better else 1
         )
         if self.best is None or not value < self.best.value:
-            self.best = Best(value, record, before or self.keep(self.state), answers)
+            last = self.best.state if self.best else None
+            self.best = Best(value, record, before or self.keep(self.state, over=last), answers)
 
     @property
     def finished(self) -> bool:

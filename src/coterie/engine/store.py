@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -39,9 +40,14 @@ class Store:
         """Return a tree for a program that may use it up."""
         return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree) if self.on_disk else tree
 
-    def copy(self, tree: Any) -> Any:
-        """Return a tree that later rounds cannot use up."""
-        return tree if self.on_disk else _copied(tree)
+    def copy(self, tree: Any, over: Any = None) -> Any:
+        """Return a tree that later rounds cannot use up; it takes the place of `over`, if that is given.
+
+        New memory costs ten times as much as the copy, where there is much of it.
+        """
+        if self.on_disk:
+            return tree
+        return _copied(tree) if over is None else _copied_over(over, tree)
 
 
 def too_large(n_bytes: int) -> bool:
@@ -51,6 +57,11 @@ def too_large(n_bytes: int) -> bool:
 
 @jax.jit
 def _copied(tree: Any) -> Any:
+    return jax.tree.map(jnp.copy, tree)
+
+
+@partial(jax.jit, donate_argnums=0, keep_unused=True)
+def _copied_over(over: Any, tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
