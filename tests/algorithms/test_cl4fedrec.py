@@ -205,17 +205,18 @@ def test_refitting_moves_synthetic_users_and_nothing_public():
 # -- UNION ----------------------------------------------------------------------------------------------------
 
 
-def test_union_term_by_hand():
+@pytest.mark.parametrize("most", [2, 5])
+def test_union_term_by_hand(most):
     # Two interacted items, each the other's positive; the only rival is item 2, drawn every time.
     items = jnp.array([[1.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
-    found = union.union(KEY, items, samples([0, 1, 2], [1, 1, 0], padding=2), 3)
+    found = union.union(KEY, items, samples([0, 1, 2], [1, 1, 0], padding=2), 3, most)
     first = -math.log(math.exp(2) / (math.exp(2) + 3 * math.exp(0)))
     second = -math.log(math.exp(2) / (math.exp(2) + 3 * math.exp(1)))
     assert float(found) == pytest.approx((first + second) / 2, rel=1e-5)
 
 
 def test_union_leaves_a_user_with_one_item_alone():
-    assert float(union.union(KEY, jnp.ones((3, 2)), samples([0, 1, 2], [1, 0, 0]), 3)) == 0
+    assert float(union.union(KEY, jnp.ones((3, 2)), samples([0, 1, 2], [1, 0, 0]), 3, 3)) == 0
 
 
 def test_rcl4fedrec_is_cl4fedrec_with_the_regulariser():

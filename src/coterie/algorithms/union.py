@@ -4,10 +4,13 @@ The recommender is that of `fedsgd`. Each interacted item is an anchor: another 
 score higher than `rivals` items drawn from all others, by a cross-entropy over inner products. The defence of the
 same name, which looks at single uploads, is not part of it; CL4FedRec compares with the loss alone.
 
-The rivals are drawn from the local negatives: a client sees no rows but those of its samples.
+The rivals are drawn from the local negatives: a client sees no rows but those of its samples. There are no more anchors
+than so many samples have interactions, so the term costs what positives cost, not what all samples do.
 """
 
 from __future__ import annotations
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -52,25 +55,32 @@ def local_update(
     """Take the gradient of the recommendation loss and the item term."""
 
     def contrast(key: Array, users: Array, public: Download, data: Samples) -> Array:
-        return config.item_weight * union(key, public.items, data, config.rivals)
+        share = (1 + config.virtual_ratings) / (1 + config.negatives + config.virtual_ratings)
+        most = math.ceil(share * data.items.shape[0])
+        return config.item_weight * union(key, public.items, data, config.rivals, most)
 
     return fedsgd.local_update(key, config, download, private, data, contrast)
 
 
-def union(key: Array, items: Array, data: Samples, rivals: int) -> Array:
-    """Mean over interacted items of the cross-entropy of another one against the rivals; 0 without another one."""
+def union(key: Array, items: Array, data: Samples, rivals: int, most: int) -> Array:
+    """Mean over interacted items, `most` at most, of the cross-entropy of another one against the rivals.
+
+    A user with one item has none.
+    """
     liked = (data.labels > 0) & (data.real > 0)
     (positives, n_positives), (negatives, n_negatives) = (listed(mask) for mask in (liked, ~liked & (data.real > 0)))
     of_other, of_rivals = jax.random.split(key)
-    step = jax.random.randint(of_other, liked.shape, 1, jnp.maximum(n_positives, 2))
-    other = positives[(jnp.cumsum(liked) - 1 + step) % jnp.maximum(n_positives, 1)]
-    drawn = negatives[jax.random.randint(of_rivals, (len(liked), rivals), 0, jnp.maximum(n_negatives, 1))]
+    anchor, number = positives[:most], jnp.arange(most)
+    step = jax.random.randint(of_other, number.shape, 1, jnp.maximum(n_positives, 2))
+    other = positives[(number + step) % jnp.maximum(n_positives, 1)]
+    drawn = negatives[jax.random.randint(of_rivals, (most, rivals), 0, jnp.maximum(n_negatives, 1))]
     rows = items[data.items]
-    right = jnp.sum(rows * rows[other], 1)
-    wrong = jnp.einsum("nd,nrd->nr", rows, rows[drawn])
+    mine = rows[anchor]
+    right = jnp.sum(mine * rows[other], 1)
+    wrong = jnp.einsum("nd,nrd->nr", mine, rows[drawn])
     scores = jnp.concatenate([right[:, None], wrong], 1)
     # A client of several users draws without looking at whose the other item is; pairs of two users do not count.
-    real = liked & (n_positives > 1) & (data.users[other] == data.users)
+    real = (number < n_positives) & (n_positives > 1) & (data.users[other] == data.users[anchor])
     return nn.weighted_mean(jax.nn.logsumexp(scores, 1) - right, real.astype(rows.dtype))
 
 
