@@ -148,7 +148,9 @@ def test_the_small_version_of_cofedrec(coterie):
     values = next(line for line in table if line[:2] == ["CoFedRec", "hr@10"])
     assert values[2] == "\N{EN DASH}" and all(0 <= float(value) <= 100 for value in values[3:5])
     figures = Path("runs/quick/cofedrec/figures")
-    assert {path.stem for path in figures.glob("*.png")} == {f"figure-{n}" for n in ("2", "3", "6", "group-size")}
+    assert {path.stem for path in figures.glob("*.png")} == {
+        f"figure-{n}" for n in ("2", "3", "6", "curve", "group-size")
+    }
     again = coterie("paper", "cofedrec", "--quick", "--format", "markdown")
     assert again.err.count("(from before)") == 4 and "| CoFedRec |" in again.out
 

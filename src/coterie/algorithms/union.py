@@ -10,8 +10,6 @@ than so many samples have interactions, so the term costs what positives cost, n
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -56,7 +54,8 @@ def local_update(
 
     def contrast(key: Array, users: Array, public: Download, data: Samples) -> Array:
         share = (1 + config.virtual_ratings) / (1 + config.negatives + config.virtual_ratings)
-        most = math.ceil(share * data.items.shape[0])
+        size = data.items.shape[0]
+        most = min(size, 1 + int(share * size))
         return config.item_weight * union(key, public.items, data, config.rivals, most)
 
     return fedsgd.local_update(key, config, download, private, data, contrast)

@@ -353,8 +353,11 @@ class Simulation:
             -1 if self.problem.protocol.lower_is_better else 1
         )
         if self.best is None or not value < self.best.value:
-            last = self.best.state if self.best else None
-            self.best = Best(value, record, before or self.keep(self.state, over=last), answers)
+            self.best = Best(value, record, before or self._kept_best(), answers)
+
+    def _kept_best(self) -> State:
+        """Keep the present state in the place of the best one before, which is of no more use."""
+        return self.keep(self.state, over=self.best.state if self.best else self.keep(self.state))
 
     @property
     def finished(self) -> bool:

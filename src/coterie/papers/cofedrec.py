@@ -102,8 +102,8 @@ SAMPLED_NOTE = (
 )
 ALL_SAMPLED_NOTE = "CoFedRec: the contrastive term is on 512 sampled items a step (256 on ml-1m), not on all pairs."
 RATES_NOTE = (
-    "The rate is the one that validation chose, see the table of what was tried; on ml-1m and lastfm-2k that of ml-100k, "
-    "but for CoFedRec, which has the printed one."
+    "The rate is the one that validation chose, see the table of what was tried; on ml-1m and lastfm-2k that of "
+    "ml-100k, but for CoFedRec, which has the printed one."
 )
 
 TABLE_1 = Grid(
