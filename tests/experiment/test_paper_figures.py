@@ -106,10 +106,10 @@ def test_learning_curves_stand_beside_the_published_value():
     samples = [sample(form=form, seed=seed, curve=curve) for seed in (0, 1) for form in (PAPER, HONEST)]
     hits, gains = figures.learning(GRID, samples).panels
     assert [series.label for series in hits.series] == [
-        "loo99-paper, seed 0", "loo99-paper, seed 1", "loo99, seed 0", "loo99, seed 1", "published"
+        "published", "loo99-paper, seed 0", "loo99-paper, seed 1", "loo99, seed 0", "loo99, seed 1"
     ]  # fmt: skip
-    assert hits.series[0].y == pytest.approx([10, 20]) and gains.series[3].y == pytest.approx([5, 10])
-    assert (hits.series[4].x, hits.series[4].y) == ([2], [77.52])
+    assert hits.series[1].y == pytest.approx([10, 20]) and gains.series[4].y == pytest.approx([5, 10])
+    assert (hits.series[0].x, hits.series[0].y) == ([2], [77.52])
 
 
 CHART = Chart(

@@ -225,7 +225,7 @@ def _learning_panel(grid: Grid, metric: str, samples: Sequence[Sample]) -> Panel
     data, last = samples[0].data, max(line.x[-1] for line in lines)
     printed = lookup("cofedrec", "1", data, samples[0].row, metric)
     published = [Series("published", [last], [printed], "points")] if printed else []
-    return Panel(short(data), "round", f"{metric} in %", (*lines, *published))
+    return Panel(short(data), "round", f"{metric} in %", (*published, *lines))
 
 
 def group_size(grid: Grid, samples: Sequence[Sample]) -> Chart:
