@@ -86,6 +86,16 @@ def test_own_gradient_equals_automatic_differentiation(temperature):
     np.testing.assert_allclose(own, automatic, atol=1e-5 * np.abs(automatic).max())
 
 
+def test_blocks_of_pairs_give_what_one_block_gives(monkeypatch):
+    items, labels = (jnp.asarray(part) for part in example(430, 8))
+    blocked = contrast._contrast(items.astype(jnp.float32), labels, 4, TEMPERATURE)
+    monkeypatch.setattr(contrast, "FEW", 1)
+    monkeypatch.setattr(contrast, "BLOCK", 430)
+    whole = contrast._contrast(items.astype(jnp.float32), labels, 4, TEMPERATURE)
+    assert float(blocked[0]) == pytest.approx(float(whole[0]), rel=1e-5)
+    np.testing.assert_allclose(blocked[1], whole[1], atol=1e-5 * np.abs(whole[1]).max())
+
+
 def test_a_sample_of_all_items_is_the_exact_term():
     items, labels = (jnp.asarray(part) for part in example(30))
     items, config = items.astype(jnp.float32), cofedrec.Config(clusters=4)
