@@ -134,11 +134,18 @@ def score(config: Config, view: Any, private: Private, user: Array, items: Array
     return logits(view.tower, private.users[user][None], view.items[items])
 
 
-def first_of(data: Samples, n_rows: int) -> Array:
-    """Return 1 for the first sample of each item, 0 for the others and for padding: every local item once."""
+def local_items(data: Samples, n_rows: int) -> tuple[Array, Array]:
+    """Return every local item once, in the order of the samples, and 1 for each of them, 0 for what fills up."""
     place = jnp.arange(data.items.shape[0])
     first = jnp.full(n_rows, len(place)).at[data.items].min(jnp.where(place < data.count, place, len(place)))
-    return (first[data.items] == place).astype(data.labels.dtype)
+    new = first[data.items] == place
+    most = min(len(place), n_rows)
+    chosen = jnp.nonzero(new, size=most, fill_value=0)[0]
+    return data.items[chosen], (jnp.arange(most) < new.sum()).astype(data.labels.dtype)
+
+
+AT_ONCE = 256
+"""Rows of a matrix of pairs that are computed together: they stay in the processor's cache."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -153,21 +160,32 @@ def _info_nce(left: Array, right: Array, real: Array, temperature: float) -> tup
     Clients are computed one after the other: large matrices of several at once would leave the processor's cache.
     """
     own = (jnp.sum(left * right, 1) - 1) / temperature
-    share = real / (jnp.maximum(real.sum(), 1) * temperature)
+    share = (real / (jnp.maximum(real.sum(), 1) * temperature))[:, None]
     mass, pushed, pulled = sequential_vmap(partial(_pushes, temperature))(left, right, real, share)
     value = nn.weighted_mean(jnp.log(mass) - own, real)
-    return value, (pushed - share[:, None] * right, pulled - share[:, None] * left, real)
+    return value, (pushed - share * right, pulled - share * left, real)
 
 
 def _pushes(temperature: float, left: Array, right: Array, real: Array, share: Array) -> tuple[Array, Array, Array]:
     """Return `mass_k = sum_j e_kj`, with `e_kj = exp((left_k . right_j - 1) / t)`, and what e / mass adds to gradients.
 
-    Unit vectors: no exponent is above 0, and no row needs a maximum of its own.
+    Rows are worked off a few at a time, up to the last real one. Unit vectors: no exponent is above 0, and no row needs
+    a maximum of its own.
     """
-    close = jnp.exp((left @ right.T - 1) / temperature) * real[None, :]
-    mass = jnp.maximum(close.sum(1), 1e-30)
-    share = share / mass
-    return mass, share[:, None] * (close @ right), ((share[:, None] * left).T @ close).T
+    lefts, shares = (blocks(rows, AT_ONCE) for rows in (left, share))
+    rows_to_do = jnp.max(jnp.where(real > 0, 1 + jnp.arange(len(real)), 0))
+
+    def some(turn: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        masses, pushed, pulled = sums
+        close = jnp.exp((lefts[turn] @ right.T - 1) / temperature) * real[None, :]
+        mass = jnp.maximum(close.sum(1), 1e-30)
+        of_mass = shares[turn] / mass[:, None]
+        push, pull = of_mass * (close @ right), (of_mass * lefts[turn]).T @ close
+        return masses.at[turn].set(mass), pushed.at[turn].set(push), pulled + pull
+
+    start = jnp.ones(lefts.shape[:2]), jnp.zeros(lefts.shape), jnp.zeros(right.T.shape)
+    masses, pushed, pulled = jax.lax.fori_loop(0, -(-rows_to_do // lefts.shape[1]), some, start)
+    return masses.ravel()[: len(left)], pushed.reshape(-1, left.shape[1])[: len(left)], pulled.T
 
 
 def _info_nce_backward(temperature: float, kept: tuple[Array, ...], change: Array) -> tuple[Array, Array, Array]:

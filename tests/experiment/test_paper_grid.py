@@ -56,6 +56,7 @@ def test_a_trial_is_a_row_on_a_set_in_a_form_with_a_seed():
     assert trials[0].given == {"algorithm": "popularity", "data": DATA, "protocol": "loo99-paper", "seed": 0}
     assert [one.seed for one in trials] == [0] * 4 + [1] * 4
     assert len(trials_of(GRID, rows=["Factors"])) == 2 and trials_of(GRID, data=["other"]) == []
+    assert {one.protocol for one in trials_of(GRID, protocols=["loo99"])} == {"loo99"}
 
 
 def test_the_name_is_that_of_the_settings():
@@ -220,6 +221,7 @@ def test_the_small_version_changes_settings_and_data():
         ({"figures": ["1"]}, "There is no figure of toy '1'"),
         ({"data": ["demo"]}, "There is no data set of this part of toy 'demo'"),
         ({"rows": ["Factor"]}, "There is no row of this part of toy 'Factor'; did you mean 'Factors'?"),
+        ({"protocols": ["loo"]}, "There is no protocol of this part of toy 'loo'; did you mean 'loo99'?"),
         ({"seeds": 0}, "The number of seeds is 0"),
     ],
 )

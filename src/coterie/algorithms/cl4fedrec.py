@@ -156,8 +156,8 @@ def local_update(
             here = jnp.zeros(len(users)).at[data.users].max(data.real)
             value += config.user_weight * user_contrast(first, second, public.synthetic, here, config.temperature)
         if config.item_weight:
-            real = fedsgd.first_of(data, len(public.items))
-            left, right = item_views(of_items, config, [first, second], public, data)
+            local, real = fedsgd.local_items(data, len(public.items))
+            left, right = item_views(of_items, config, [first, second], public, data, local)
             value += config.item_weight * fedsgd.item_contrast(left, right, real, config.temperature, config.item_block)
         return value
 
@@ -172,20 +172,21 @@ def user_contrast(first: Array, second: Array, synthetic: Array, here: Array, te
     return nn.weighted_mean(jax.nn.logsumexp(alike, 1) - alike[:, 0], here)
 
 
-def item_views(key: Array, config: Config, users: list[Array], public: Download, data: Samples) -> list[Array]:
-    """Two views of the row of each sample, one for either view of the user (eq. 8-9)."""
-    rows = public.items[data.items]
+def item_views(
+    key: Array, config: Config, users: list[Array], public: Download, data: Samples, local: Array
+) -> list[Array]:
+    """Two views of the rows of the `local` items, one for either view of the user (eq. 8-9)."""
+    rows = public.items[local]
     if config.item_views == "noise":
         return [rows + fedsgd.signed_noise(each, rows, config.noise) for each in jax.random.split(key)]
-    return [rows + item_step(config, view, public, data) for view in users]
+    return [rows + item_step(config, view, public, data)[local] for view in users]
 
 
 def item_step(config: Config, view: Array, public: Download, data: Samples) -> Array:
     """One gradient step on the item rows with the users as in `view`, at most `noise` long (eq. 8)."""
     view, items, tower = jax.lax.stop_gradient((view, public.items, public.tower))
     slope = jax.grad(lambda rows: jnp.sum(fedsgd.errors(view, rows, tower, data)))(items[data.items])
-    total = jnp.zeros_like(items).at[data.items].add(slope)[data.items]
-    step = -config.view_lr * total
+    step = -config.view_lr * jnp.zeros_like(items).at[data.items].add(slope)
     return step * jnp.minimum(1, config.noise / jnp.maximum(jnp.linalg.norm(step, axis=1, keepdims=True), 1e-12))
 
 

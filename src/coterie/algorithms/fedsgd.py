@@ -49,8 +49,8 @@ def local_update(
     """Take the gradient of the recommendation loss, and of the penalty if there is one."""
 
     def extra(key: Array, users: Array, public: Download, data: Samples) -> Array:
-        real = fedsgd.first_of(data, len(public.items))
-        return config.uniformity * correlation(public.items[data.items], real)
+        local, real = fedsgd.local_items(data, len(public.items))
+        return config.uniformity * correlation(public.items[local], real)
 
     added = extra if config.uniformity else None
     return fedsgd.local_update(key, config, download, private, data, added)

@@ -50,7 +50,8 @@ def local_update(
     """Take the gradient of the recommendation loss and the item term."""
 
     def contrast(key: Array, users: Array, public: Download, data: Samples) -> Array:
-        rows, real = public.items[data.items], fedsgd.first_of(data, len(public.items))
+        local, real = fedsgd.local_items(data, len(public.items))
+        rows = public.items[local]
         first, second = (rows + fedsgd.signed_noise(each, rows, config.noise) for each in jax.random.split(key))
         return config.item_weight * fedsgd.item_contrast(first, second, real, config.temperature, config.item_block)
 

@@ -30,6 +30,7 @@ def paper(
     figure: list[str] = typer.Option([], metavar="N", help="A figure; may be repeated."),
     data: list[str] = typer.Option([], help="Only this data set; may be repeated."),
     row: list[str] = typer.Option([], help="Only run this row of a table; may be repeated."),
+    protocol: list[str] = typer.Option([], help="Only run under this protocol; may be repeated."),
     seeds: int | None = typer.Option(None, help="How many seeds, from 0.  [default: as declared]"),
     quick: bool = typer.Option(False, "--quick", help="A small version on built-in data, about a minute."),
     listing: bool = typer.Option(False, "--list", help="List tables and figures, their runs, and how many are there."),
@@ -50,7 +51,10 @@ def paper(
     if name is None:
         _list_papers()
         return
-    chosen = choose(papers.get(name), tables=table, figures=figure, quick=quick, seeds=seeds, data=data, rows=row)
+    chosen = choose(
+        papers.get(name), tables=table, figures=figure, quick=quick, seeds=seeds, data=data, rows=row,
+        protocols=protocol,
+    )  # fmt: skip
     results = Results(out or (QUICK if quick else Path("results")), name)
     if listing:
         _list_parts(chosen, results)

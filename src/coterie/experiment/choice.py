@@ -12,7 +12,7 @@ from coterie.papers.declare import Figure, Grid, Paper, Probe, small
 
 @dataclass(frozen=True)
 class Choice:
-    """Tables and figures, and what is wanted of them; without `data` or `rows`, all of them."""
+    """Tables and figures, and what is wanted of them; without `data`, `rows` or `protocols`, all of them."""
 
     paper: Paper
     tables: tuple[Grid, ...]
@@ -20,11 +20,12 @@ class Choice:
     seeds: int | None = None
     data: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
 
     def trials(self, grid: Grid) -> list[Trial]:
         """Return the runs of a grid; a figure that shows one run takes no more seeds than it declares."""
         seeds = grid.seeds if self.seeds is None or grid.seeds == 1 else self.seeds
-        return trials_of(grid, seeds=seeds, data=self.data, rows=self.rows)
+        return trials_of(grid, seeds=seeds, data=self.data, rows=self.rows, protocols=self.protocols)
 
     def all_trials(self) -> list[Trial]:
         """Return the runs of all, each once."""
@@ -54,6 +55,7 @@ def choose(
     seeds: int | None = None,
     data: Sequence[str] = (),
     rows: Sequence[str] = (),
+    protocols: Sequence[str] = (),
 ) -> Choice:
     """Find what is meant; neither tables nor figures means everything, or what the small version has."""
     if seeds is not None and seeds < 1:
@@ -67,7 +69,8 @@ def choose(
         paper = _small_paper(paper)
         chosen_tables = [table_of(paper, grid.number) for grid in chosen_tables]
         chosen_figures = [figure_of(paper, figure.grid.number) for figure in chosen_figures]
-    choice = Choice(paper, tuple(chosen_tables), tuple(chosen_figures), seeds, tuple(data), tuple(rows))
+    limits = tuple(data), tuple(rows), tuple(protocols)
+    choice = Choice(paper, tuple(chosen_tables), tuple(chosen_figures), seeds, *limits)
     _check(choice)
     return choice
 
@@ -82,6 +85,8 @@ def _check(choice: Choice) -> None:
     grids = [*choice.tables, *(figure.grid for figure in choice.figures)]
     _known("data set", choice.data, {name for grid in grids for name in grid.data}, choice.paper)
     _known("row", choice.rows, {row.label for grid in grids for row in grid.rows}, choice.paper)
+    protocols = {grid.protocol_of(form) for grid in grids for form in grid.forms}
+    _known("protocol", choice.protocols, protocols, choice.paper)
 
 
 def _known(kind: str, names: Collection[str], known: Collection[str], paper: Paper) -> None:

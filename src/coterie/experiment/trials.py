@@ -64,9 +64,14 @@ def folder_name(data: str) -> str:
 
 
 def trials_of(
-    grid: Grid, *, seeds: int | None = None, data: Collection[str] = (), rows: Collection[str] = ()
+    grid: Grid,
+    *,
+    seeds: int | None = None,
+    data: Collection[str] = (),
+    rows: Collection[str] = (),
+    protocols: Collection[str] = (),
 ) -> list[Trial]:
-    """Return the runs of a grid, one data set after the other; `data` and `rows`, if given, are those wanted."""
+    """Return the runs of a grid, one data set after the other; what is given of the rest are those wanted."""
     return [
         Trial(row.label, name, form, grid.protocol_of(form), seed, recipe(name))
         for name in grid.data
@@ -75,6 +80,7 @@ def trials_of(
         for row, recipe in _runnable(grid.rows)
         if not rows or row.label in rows
         for form in grid.forms
+        if not protocols or grid.protocol_of(form) in protocols
     ]
 
 
