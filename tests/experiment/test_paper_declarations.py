@@ -11,7 +11,7 @@ from coterie.errors import CoterieError
 from coterie.experiment import config
 from coterie.experiment.choice import choose
 from coterie.experiment.trials import Results, trials_of
-from coterie.papers import cofedrec, freib
+from coterie.papers import cl4fedrec, cofedrec, freib
 from coterie.papers.published import lookup
 
 PAPER = cofedrec.paper
@@ -118,6 +118,14 @@ def test_chosen_rate_has_the_least_error_on_validation(method):
     trials = [trial for trial in trials_of(freib.TUNING) if trial.row.startswith(f"{method},")]
     found = [results.read(trial)["validation"]["mae"] for trial in trials]
     assert freib.CHOSEN[method] == min(range(len(found)), key=found.__getitem__)
+
+
+@pytest.mark.parametrize("data", cl4fedrec.CHOSEN)
+def test_rates_of_long_runs_are_the_best_on_validation(data):
+    results = Results(Path(__file__).parents[2] / "results", "cl4fedrec")
+    found = [results.read(trial)["validation"]["recall@20"] for trial in trials_of(cl4fedrec.TUNING, data=[data])]
+    assert len(found) == len(cl4fedrec.RATES)
+    assert cl4fedrec.CHOSEN[data] == max(range(len(found)), key=found.__getitem__)
 
 
 def test_rqfedrec_has_its_printed_numbers():

@@ -45,8 +45,8 @@ rcl4fedrec: Method = partial(cl4fedrec, regulariser="popularity")
 
 # Rates of the user vector and of the server's step when there is time to converge, tried on the recommender without
 # contrastive learning (table `tuning`), and which of them validation chose.
-RATES = ((0.01, 0.003), (0.03, 0.003), (0.1, 0.01), (0.3, 0.03), (1.0, 0.1))
-CHOSEN = {ML_1M: 2, VIDEO: 1}
+RATES = ((0.001, 0.001), (0.01, 0.003), (0.03, 0.003), (0.1, 0.01), (0.3, 0.03), (1.0, 0.1))
+CHOSEN = {ML_1M: 4, VIDEO: 0}
 
 
 def converged(recipe: Method, data: str, rates: int | None = None) -> Settings:
