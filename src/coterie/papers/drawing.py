@@ -61,12 +61,16 @@ def _to_png(chart: Chart, path: Path) -> None:
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for series, colour in zip(panel.series, cycle(COLOURS)):
         _draw_series(axes, series, colour)
     for place, name in panel.marks:
         axes.axvline(place, color="#7f7f7f", linestyle="--", linewidth=1, label=name)
     axes.set(xlabel=panel.x, ylabel=panel.y)
     axes.set_title(panel.title, fontsize="small")
+    if all(float(x).is_integer() for series in panel.series for x in series.x):
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     if not panel.ticks:
         axes.set(xticks=[], yticks=[])
     if len(panel.series) > 1 or panel.marks:
