@@ -71,7 +71,7 @@ def trials_of(
     rows: Collection[str] = (),
     protocols: Collection[str] = (),
 ) -> list[Trial]:
-    """Return the runs of a grid, one data set after the other; what is given of the rest are those wanted."""
+    """Return the runs of a grid, one data set after the other; `data`, `rows`, `protocols` limit them if given."""
     return [
         Trial(row.label, name, form, grid.protocol_of(form), seed, recipe(name))
         for name in grid.data
