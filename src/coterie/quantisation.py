@@ -146,9 +146,23 @@ def ridge(
             parts = (each.weight * reconstruct(codes, each.ids) for each, codes in pairs)
             return here[:, None] * sum(parts, penalty * z)
 
-        return spread(conjugate_gradients(apply, here[:, None] * wanted, steps))
+        return by_strips(lambda strip: spread(conjugate_gradients(apply, strip, steps)), here[:, None] * wanted)
 
     return solved(list(channels), wanted, here)
+
+
+STRIP = 64
+"""Columns that are solved for together: what a step works on then stays in the processor's cache."""
+
+
+def by_strips(solve: Callable[[Array], list[Array]], wanted: Array) -> list[Array]:
+    """Solve for a few columns of `wanted` after the others; each is solved for by itself anyway."""
+    rows, columns = wanted.shape
+    count = -(-columns // STRIP)
+    width = -(-columns // count)
+    filled = jnp.pad(wanted, [(0, 0), (0, count * width - columns)])
+    found = jax.lax.map(solve, filled.reshape(rows, count, width).swapaxes(0, 1))
+    return [jnp.moveaxis(each, 0, -2).reshape(*each.shape[1:-1], -1)[..., :columns] for each in found]
 
 
 def conjugate_gradients(apply: Callable[[Array], Array], wanted: Array, steps: int) -> Array:

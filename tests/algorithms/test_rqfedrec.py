@@ -87,9 +87,10 @@ def test_residual_energy_falls_with_every_level():
     np.testing.assert_array_equal(found.ids, warm.ids, err_msg="from where it ended nothing moves")
 
 
-def test_ridge_is_the_minimiser_and_leaves_other_codes_alone():
+@pytest.mark.parametrize("d", [3, 2 * quantisation.STRIP + 1])
+def test_ridge_is_the_minimiser_and_leaves_other_codes_alone(d):
     rng = np.random.default_rng(0)
-    n, levels, size, d, penalty = 12, 2, 5, 3, 0.3
+    n, levels, size, penalty = 12, 2, 5, 0.3
     ids = [jnp.asarray(rng.integers(0, size - 1, (n, levels))) for _ in range(2)]
     here = (np.arange(n) < 9).astype(np.float32)
     wanted, weights = rng.normal(size=(n, d)), (0.7, 0.3)
