@@ -1,4 +1,4 @@
-"""Every protocol makes a problem that keeps its promises; the two forms differ only in their negatives."""
+"""Every protocol makes a problem that keeps its promises; its two forms differ in nothing but what they say."""
 
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from coterie.evaluation.protocols import ProtocolOptions, prepare
 
 HONEST = [name for name in protocols.names() if not name.endswith("-paper")]
 RANKING = [name for name in HONEST if protocols.get(name).task == "ranking"]
+RATING = [name for name in HONEST if name not in RANKING]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,12 @@ def every_user_takes(first, n_users, n_items):
 def test_every_protocol_prepares_a_whole_problem(data, name):
     problem = prepare(data, name)
     assert problem.protocol.name == name
-    held_out = [(u, i) for part in (problem.validation, problem.test) for u, i in pairs(part.items)]
+    parts = (
+        [problem.test]
+        if problem.protocol.leaks and problem.protocol.task == "rating"
+        else [problem.validation, problem.test]
+    )
+    held_out = [(u, i) for part in parts for u, i in pairs(part.items)]
     train = list(zip(data.users[problem.train], data.items[problem.train], strict=True))
     assert sorted(train + held_out) == sorted(zip(data.users, data.items, strict=True))
     assert problem.client.shape == problem.train.shape
@@ -51,6 +57,15 @@ def test_every_protocol_prepares_a_whole_problem(data, name):
         assert len(lists) == data.n_users
         for user in range(data.n_users):
             assert (np.diff(lists[user]) > 0).all(), "sorted and without repeats"
+
+
+@pytest.mark.parametrize("name", RATING)
+def test_the_published_rating_form_trains_on_all_that_is_not_tested(data, name):
+    honest, published = prepare(data, name), prepare(data, f"{name}-paper")
+    assert pairs(published.test.items) == pairs(honest.test.items)
+    assert pairs(published.validation.items) == pairs(published.test.items)
+    assert set(honest.train) < set(published.train)
+    assert len(published.train) + len(pairs(published.test.items)) == len(data)
 
 
 def pairs(lists):

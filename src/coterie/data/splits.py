@@ -18,7 +18,7 @@ PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of each part; together they are all rows, each once."""
+    """Row numbers of each part; together they are all rows."""
 
     train: Rows
     validation: Rows

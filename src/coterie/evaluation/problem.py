@@ -20,7 +20,8 @@ class Protocol:
     """How a number is measured; its name stands beside every number.
 
     `candidates` is the number of sampled items the held-out one competes with; None ranks all items.
-    `leaks` is the published form: training negatives are never drawn from a user's held-out items.
+    `leaks` is the published form: training negatives are never drawn from a user's held-out items, or, where ratings
+    are predicted, the test chooses the round.
     `select` is the validation metric that chooses the round.
     """
 

@@ -1,8 +1,10 @@
 """The protocols by name, and the problem that a data set becomes under one of them.
 
-Each protocol exists in two forms that differ only in the pool of training negatives. The honest form draws
-from everything outside the user's training items, as a real client must. The form with the suffix `-paper`
-never draws a held-out item, as published code does, and so tells training which items are held out.
+Each protocol exists in two forms, the honest one and, with the suffix `-paper`, the published one. Ranking protocols
+differ in the pool of training negatives: the honest form draws from everything outside the user's training items, as a
+real client must; the published one never draws a held-out item, and so tells training which items are held out.
+Rating protocols draw no negatives. Papers that predict ratings name no validation part: the published form trains on
+all that is not tested, and the test ratings choose the round.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ _HONEST = (
 
 def _paper_form(protocol: Protocol) -> Protocol:
     leak = (
-        "Draws no training negatives, so both forms are alike."
+        "Nothing is held out for validation: the test ratings choose the round, which is too kind to every method."
         if protocol.task == "rating"
         else "Training negatives never include held-out items, as in published code: this leaks them."
     )
@@ -198,6 +200,9 @@ def _split(data: Interactions, protocol: Protocol, seed: int) -> Split:
             return splits.leave_one_out(data)
         case "user-ratio":
             return splits.user_ratio(data, test=0.2, validation=0.1, seed=seed)
+        case "global-ratio" if protocol.leaks:
+            split = splits.global_ratio(data, test=0.2, validation=0.0, seed=seed)
+            return replace(split, validation=split.test)
         case "global-ratio":
             return splits.global_ratio(data, test=0.2, validation=0.1, seed=seed)
         case "given":
