@@ -134,16 +134,6 @@ def score(config: Config, view: Any, private: Private, user: Array, items: Array
     return logits(view.tower, private.users[user][None], view.items[items])
 
 
-def local_items(data: Samples, n_rows: int) -> tuple[Array, Array]:
-    """Return every local item once, in the order of the samples, and 1 for each of them, 0 for what fills up."""
-    place = jnp.arange(data.items.shape[0])
-    first = jnp.full(n_rows, len(place)).at[data.items].min(jnp.where(place < data.count, place, len(place)))
-    new = first[data.items] == place
-    most = min(len(place), n_rows)
-    chosen = jnp.nonzero(new, size=most, fill_value=0)[0]
-    return data.items[chosen], (jnp.arange(most) < new.sum()).astype(data.labels.dtype)
-
-
 AT_ONCE = 256
 """Rows of a matrix of pairs that are computed together: they stay in the processor's cache."""
 

@@ -66,6 +66,16 @@ def passes(
     return state, loss / jnp.maximum(data.count, 1)
 
 
+def local_items(data: Samples, n_rows: int) -> tuple[Array, Array]:
+    """Return every local item once, in the order of the samples, and 1 for each of them, 0 for what fills up."""
+    place = jnp.arange(data.items.shape[0])
+    first = jnp.full(n_rows, len(place)).at[data.items].min(jnp.where(place < data.count, place, len(place)))
+    new = first[data.items] == place
+    most = min(len(place), n_rows)
+    chosen = jnp.nonzero(new, size=most, fill_value=0)[0]
+    return data.items[chosen], (jnp.arange(most) < new.sum()).astype(data.labels.dtype)
+
+
 def weighted_mean(values: Array, weights: Array) -> Array:
     """Mean over the real samples; 0, and so a zero gradient, where there are none."""
     return jnp.sum(values * weights) / jnp.maximum(jnp.sum(weights), 1)

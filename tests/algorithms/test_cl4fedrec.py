@@ -69,7 +69,7 @@ def test_server_subtracts_what_the_rule_combines():
 
 def test_every_local_item_counts_once():
     data = samples([4, 2, 4, 2, 5], [1, 0, 1, 0, 0], padding=2)
-    items, real = fedsgd.local_items(data, 6)
+    items, real = nn.local_items(data, 6)
     np.testing.assert_array_equal(items[:3], [4, 2, 5])
     np.testing.assert_array_equal(real, [1, 1, 1, 0, 0, 0])
 

@@ -156,7 +156,7 @@ def local_update(
             here = jnp.zeros(len(users)).at[data.users].max(data.real)
             value += config.user_weight * user_contrast(first, second, public.synthetic, here, config.temperature)
         if config.item_weight:
-            local, real = fedsgd.local_items(data, len(public.items))
+            local, real = nn.local_items(data, len(public.items))
             left, right = item_views(of_items, config, [first, second], public, data, local)
             value += config.item_weight * fedsgd.item_contrast(left, right, real, config.temperature, config.item_block)
         return value

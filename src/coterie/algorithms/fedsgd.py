@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from pydantic import Field
 
-from coterie import fedsgd
+from coterie import fedsgd, nn
 from coterie.algorithm import Info, Samples
 from coterie.fedsgd import Private, Server, Upload, download, init_client, init_server, score, server_update
 
@@ -49,7 +49,7 @@ def local_update(
     """Take the gradient of the recommendation loss, and of the penalty if there is one."""
 
     def extra(key: Array, users: Array, public: Download, data: Samples) -> Array:
-        local, real = fedsgd.local_items(data, len(public.items))
+        local, real = nn.local_items(data, len(public.items))
         return config.uniformity * correlation(public.items[local], real)
 
     added = extra if config.uniformity else None

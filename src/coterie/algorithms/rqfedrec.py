@@ -269,20 +269,24 @@ def news(config: Config, rounds: int, last: np.ndarray) -> tuple[dict[str, Any],
 def local_update(
     key: Array, config: Config, download: Download, private: Private, data: Samples
 ) -> tuple[Upload, Private, dict[str, Array]]:
-    """Train item rows, make them noisy, and fit the codebooks to them."""
+    """Train item rows, make them noisy, and fit the codebooks to them; there are rows of local items only."""
     of_training, of_noise = jax.random.split(key)
-    parts, n_rows = channels(config, download), len(download.semantic_ids)
-    label = data.labels if config.fit_items == "positives" else 1.0
-    here = jnp.zeros(n_rows).at[data.items].max(data.real * label)
+    n_items = len(download.semantic_ids)
+    items, here = nn.local_items(data, n_items)
+    place = jnp.zeros(n_items, jnp.int32).at[items].max(jnp.arange(len(items)) * here.astype(jnp.int32))
+    data = data._replace(items=place[data.items])
+    if config.fit_items == "positives":
+        here = jnp.zeros_like(here).at[data.items].max(data.real * data.labels)
+    books = {name: getattr(download, name) for name in used(config)}
+    parts = {name: part._replace(ids=part.ids[items]) for name, part in channels(config, download).items()}
     if not config.item_embedding:
-        books = {name: getattr(download, name) for name in parts}
 
         def rows(books: dict[str, Array], items: Array) -> Array:
             return mixed(books, {name: part._replace(ids=part.ids[items]) for name, part in parts.items()})
 
         trained, private, value = factors.train(of_training, config, private, books, rows, data)
         return upload(config, download, parts, here, nn.difference(trained, books)), private, {"loss": value}
-    before = item_rows(config, download)
+    before = mixed(books, parts)
     after, private, value = factors.train(of_training, config, private, before, lambda v, items: v[items], data)
     if config.row_noise:
         after += config.row_noise * jax.random.laplace(of_noise, after.shape)  # eq. 11

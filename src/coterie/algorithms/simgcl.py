@@ -11,7 +11,7 @@ import jax
 from jax import Array
 from pydantic import Field
 
-from coterie import fedsgd
+from coterie import fedsgd, nn
 from coterie.algorithm import Info, Samples
 from coterie.fedsgd import Private, Server, Upload, download, init_client, init_server, score, server_update
 
@@ -50,7 +50,7 @@ def local_update(
     """Take the gradient of the recommendation loss and the item term."""
 
     def contrast(key: Array, users: Array, public: Download, data: Samples) -> Array:
-        local, real = fedsgd.local_items(data, len(public.items))
+        local, real = nn.local_items(data, len(public.items))
         rows = public.items[local]
         first, second = (rows + fedsgd.signed_noise(each, rows, config.noise) for each in jax.random.split(key))
         return config.item_weight * fedsgd.item_contrast(first, second, real, config.temperature, config.item_block)
