@@ -41,7 +41,12 @@ def bucket(validation, test, seen=None, candidates=None):
     """A bucket row of one client with one user and given held-out items."""
     blank = jnp.zeros(0, jnp.int32)
     parts = [
-        Part(jnp.array([[*items, 0]]), jnp.array([len(items)]), None if rivals is None else jnp.array([rivals]))
+        Part(
+            jnp.array([[*items, 0]]),
+            jnp.array([len(items)]),
+            None if rivals is None else jnp.array([rivals]),
+            jnp.arange(len(items)),
+        )
         for items, rivals in zip((validation, test), candidates or (None, None), strict=True)
     ]
     return Bucket(
@@ -81,8 +86,8 @@ def test_sampled_ranking_looks_at_candidates_only():
 
 
 def test_predictions_are_the_scores():
-    answers = evaluate.predicted(score, bucket(validation=[2], test=[4, 6]), jnp.arange(1))
-    assert np.asarray(answers.test)[0, :2].tolist() == [4.0, 2.0]
+    answers = evaluate.predicted(score, bucket(validation=[2], test=[4, 6]))
+    assert np.asarray(answers.test).tolist() == [[4.0, 2.0, 0.0]]
 
 
 def test_top_lists_are_ordered_and_leave_out_what_is_hidden():

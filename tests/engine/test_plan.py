@@ -150,6 +150,9 @@ def test_capacities_hold_every_size(sizes):
     assert chosen[-1] <= max(1, 1.13 * max(sizes))
 
 
-@pytest.mark.parametrize(("interactions", "buckets"), [(0, 1), (19_999, 1), (20_000, 2), (98_000, 4), (10**7, 4)])
-def test_small_data_is_not_worth_many_buckets(interactions, buckets):
-    assert enough_buckets(interactions) == buckets
+@pytest.mark.parametrize(
+    ("interactions", "clients", "buckets"),
+    [(0, 900, 1), (19_999, 900, 1), (20_000, 900, 2), (98_000, 900, 4), (10**7, 900, 4), (10**7, 5, 2), (10**7, 1, 1)],
+)
+def test_small_data_and_few_clients_are_not_worth_many_buckets(interactions, clients, buckets):
+    assert enough_buckets(interactions, clients) == buckets

@@ -104,9 +104,9 @@ class Asking:
 
     def answers(self, score: evaluate.ScoreUser, row: Bucket) -> Answers:
         """Ask a client about its held-out items, by the protocol."""
-        users = jnp.arange(row.bounds.shape[0] - 1)
         if self.task == "rating":
-            return evaluate.predicted(score, row, users)
+            return evaluate.predicted(score, row)
+        users = jnp.arange(row.bounds.shape[0] - 1)
         if not self.candidates:
             return evaluate.full(score, row, users, self.n_items, self.watched)
         answers = evaluate.sampled(score, row, users)

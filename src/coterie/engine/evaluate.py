@@ -26,6 +26,9 @@ EXPOSED = (5, 10, 20, 30)
 PAIRS = 1 << 18
 """Scores computed at a time, which bounds memory whatever the number of users."""
 
+RECORDS = 1 << 12
+"""Ratings predicted at a time."""
+
 ScoreUser = Callable[[Array, Array], Array]
 
 
@@ -118,13 +121,19 @@ def _watched_ranks(scores: Array, free: Array, watched: Array) -> Array:
     return jnp.where(free[watched], rank, 0).astype(jnp.int32)
 
 
-def predicted(score: ScoreUser, row: Bucket, users: Array) -> Answers:
-    """Predict the rating of each held-out record."""
+def predicted(score: ScoreUser, row: Bucket) -> Answers:
+    """Predict the rating of each held-out record, one by one: few users have as many as the table has room for."""
 
-    def one(user: Array) -> tuple[Array, Array]:
-        return score(user, row.validation.items[user]), score(user, row.test.items[user])
+    def table(part: Part) -> Array:
+        width = part.items.shape[-1]
 
-    return Answers(*_each(one, users, row.validation.items.shape[-1] + row.test.items.shape[-1]))
+        def one(place: Array) -> Array:
+            return score(place // width, part.items.ravel()[place][None])[0]
+
+        found = jax.lax.map(one, part.places, batch_size=RECORDS)
+        return jnp.zeros(part.items.size).at[part.places].set(found, mode="drop").reshape(part.items.shape)
+
+    return Answers(table(row.validation), table(row.test))
 
 
 def top(score: ScoreUser, hidden: Array, users: Array, n_items: int, k: int) -> Lists:

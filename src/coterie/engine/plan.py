@@ -24,11 +24,15 @@ WORTH = 20_000
 
 
 class Part(NamedTuple):
-    """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals."""
+    """Held-out items of the users of a bucket: (clients, users, items), how many, and the sampled rivals.
+
+    `places` are those of the real ones among (users x items) of a client, where each is asked about by itself.
+    """
 
     items: Any
     count: Any
     candidates: Any
+    places: Any = None
 
 
 class Bucket(NamedTuple):
@@ -111,9 +115,9 @@ def capacities(sizes: Ints, most: int) -> list[int]:
     return chosen[::-1]
 
 
-def enough_buckets(interactions: int) -> int:
-    """Return how many buckets are worth compiling: one for small data, four at most."""
-    return min(4, 1 + interactions // WORTH)
+def enough_buckets(interactions: int, clients: int) -> int:
+    """Return how many buckets are worth compiling: one for small data, half as many as clients, four at most."""
+    return min(4, 1 + interactions // WORTH, max(1, clients // 2))
 
 
 def _rounded(sizes: Ints) -> Ints:
@@ -139,7 +143,7 @@ def make_plan(
     of more than `part_clients` is cut into several. Training items are listed where all items are ranked, or `seen`.
     """
     sizes = np.bincount(problem.client, minlength=problem.n_clients)
-    limits = capacities(sizes, buckets or enough_buckets(len(problem.train)))
+    limits = capacities(sizes, buckets or enough_buckets(len(problem.train), problem.n_clients))
     bucket_of = np.searchsorted(limits, sizes).astype(np.int32)
     ranks_all = problem.protocol.task == "ranking" and problem.protocol.candidates is None
     local, seen = LocalUsers.of(problem), seen or ranks_all
@@ -207,8 +211,8 @@ def _layout(problem: Problem, local: LocalUsers, members: Ints, capacity: int, c
         "gaps": gaps,
         "bounds": bounds,
         "seen": _seen(problem, users, home) if seen else None,
-        "validation": _part(problem.validation, users, home),
-        "test": _part(problem.test, users, home),
+        "validation": _part(problem.validation, users, home, problem.protocol.task == "rating"),
+        "test": _part(problem.test, users, home, problem.protocol.task == "rating"),
     }
     return Layout(Bucket(**jax.device_put(arrays)), np.where(home, users, -1).astype(np.int32), chunk)
 
@@ -252,9 +256,18 @@ def _seen(problem: Problem, users: Ints, home: NDArray[np.bool_]) -> NDArray[np.
     return known.reshape(*users.shape, -1).astype(np.int32)
 
 
-def _part(held: HeldOut, users: Ints, home: NDArray[np.bool_]) -> Part:
+def _part(held: HeldOut, users: Ints, home: NDArray[np.bool_], singly: bool) -> Part:
     flat = users.ravel()
     items, filled = pad(held.items, flat, max(1, int(held.items.lengths[flat].max(initial=0))))
     count = np.where(home, filled.sum(1).reshape(users.shape), 0)
     candidates = None if held.candidates is None else held.candidates[users]
-    return Part(items.reshape(*users.shape, -1).astype(np.int32), count.astype(np.int32), candidates)
+    places = _places((filled & home.reshape(-1, 1)).reshape(len(users), -1)) if singly else None
+    return Part(items.reshape(*users.shape, -1).astype(np.int32), count.astype(np.int32), candidates, places)
+
+
+def _places(real: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return where each row is true; the number of columns beyond the end."""
+    row, column = np.nonzero(real)
+    places = Ragged.group(row, column, len(real))
+    found, filled = pad(places, np.arange(len(real)), max(1, int(places.lengths.max(initial=0))))
+    return np.where(filled, found, real.shape[1]).astype(np.int32)
