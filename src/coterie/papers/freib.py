@@ -40,7 +40,7 @@ TRIED: dict[str, tuple[Method, ...]] = {
     "FedProx": tuple(partial(method, algorithm="fedprox", lr=lr) for lr in (0.0003, 0.001, 0.003)),
     "FedMF": tuple(partial(passes, algorithm="fedmf", item_lr=lr, lr=lr) for lr in (0.01, 0.03, 0.1)),
     "FedProto": tuple(partial(method, algorithm="fedproto", lr=lr) for lr in (0.0003, 0.001, 0.003)),
-    "FedNCF": tuple(partial(passes, algorithm="fedncf", item_lr=lr, lr=lr) for lr in (1e-5, 3e-5, 1e-4, 3e-4)),
+    "FedNCF": tuple(partial(passes, algorithm="fedncf", item_lr=lr, lr=lr) for lr in (3e-6, 1e-5, 3e-5, 1e-4, 3e-4)),
     "PFedRec": tuple(partial(passes, algorithm="pfedrec", lr=0.03, item_lr=lr) for lr in (3.0, 10.0, 30.0)),
     "FREIB": tuple(partial(method, lr=lr) for lr in (0.0003, 0.001, 0.003)),
 }
