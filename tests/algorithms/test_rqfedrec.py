@@ -151,8 +151,27 @@ def refreshed_twice(sim, server):
     return *(rqfedrec.item_rows(sim.config, state) for state in (once, twice)), changed
 
 
-def test_a_refresh_without_training_changes_nothing():
+@pytest.mark.parametrize("rounds", [2, 4])
+def test_without_training_there_is_no_refresh(rounds):
+    """Both channels count, or the collaborative one alone; a change of one code brings the next refresh."""
     sim, servers = ran()
+    end_round = jax.jit(rqfedrec.end_round, static_argnums=1)
+    idle = servers[rounds]
+    for number in range(2):
+        idle = end_round(jax.random.key(number), sim.config, idle)
+    assert idle.round == rounds + 2
+    for now, before in zip(jax.tree.leaves(idle._replace(round=0)), jax.tree.leaves(servers[rounds]), strict=True):
+        if before.shape:
+            np.testing.assert_array_equal(now, before)
+    upload = rqfedrec.Upload(*(jnp.zeros_like(idle.semantic).at[0, 0, 0].set(1.0) for _ in range(2)), jnp.zeros(1))
+    moved = rqfedrec.server_update(KEY, sim.config, idle, rqfedrec.Received(upload, 1.0, 1))
+    assert moved.trained and not idle.trained
+    refreshed = end_round(KEY, sim.config, moved._replace(round=jnp.int32(rounds + 1)))
+    assert not refreshed.trained and (np.asarray(refreshed.centres) != np.asarray(idle.centres)).any()
+
+
+def test_from_the_old_centres_a_refresh_without_training_changes_nothing():
+    sim, servers = ran(warm_start=True)
     for server in servers[2], servers[ROUNDS]:  # both channels count, and the collaborative one alone
         before, after, changed = refreshed_twice(sim, server)
         assert not changed
@@ -208,7 +227,13 @@ def test_codes_without_local_items_are_not_changed_and_contributors_are_counted(
     "settings",
     [
         {"channels": "semantic", "semantic_ids": "hash", "row_noise": 0.01},
-        {"channels": "collaborative", "fit": "adam", "codebook_steps": 20, "fit_items": "positives"},
+        {
+            "channels": "collaborative",
+            "warm_start": True,
+            "fit": "adam",
+            "codebook_steps": 20,
+            "fit_items": "positives",
+        },
         {"fixed_ids": True, "item_embedding": False},
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),

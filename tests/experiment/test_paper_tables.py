@@ -3,6 +3,7 @@
 # An en dash stands for what is not there.
 
 import csv
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -65,6 +66,18 @@ def test_spread_over_seeds(results):
     assert any("95 % Student t interval over 3 seeds" in note for note in table.notes)
     lowest = next(line for line in filled.lines if line.row == "PFedRec").ours["paper"].lowest
     assert lowest == pytest.approx(70)
+
+
+def test_a_budget_stands_beside_the_metrics_and_nowhere_else(results):
+    grid = replace(GRID, metrics=("hr@10", "epsilon"), forms=("honest",), rows=ROWS[:2], data=("ml-100k",), seeds=1)
+    budgets = {"PFedRec": {"mechanism": "gaussian", "epsilon": 0.08}, "CoFedRec": {"mechanism": "none"}}
+    for trial in trials_of(grid):
+        found = {"metrics": {"hr@10": 0.5}, "references": {"ease": EASE}, "privacy": budgets[trial.row]}
+        write_json(results.path(trial), found)
+    (table,) = tables.tables(fill(grid, results))
+    assert [(row[0], *row[3:]) for row in table.rows] == [
+        ("PFedRec", "–", "8.00"), ("CoFedRec", "–", "–"), ("(EASE)", "–", "–"),
+    ]  # fmt: skip
 
 
 def test_the_number_of_seeds_is_said_where_it_differs(results):

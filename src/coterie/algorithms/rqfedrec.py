@@ -9,14 +9,15 @@ An item is the sum of its codes: v = (1 - r) sum_l B^s_l[q^s_l] + r sum_l B^c_l[
 collaborative rate r grows from 0 to 1 over `warm_up` rounds (eq. 10) and is 0 while there are no collaborative codes.
 A client builds the rows of its items (eq. 9), trains them with its users by Adam (eq. 3), and fits the codebooks to
 what became of them (eq. 7). Codes come from residual k-means (eq. 2): semantic ones from vectors of the items' text,
-once; collaborative ones from the model's own item table, rows scaled to length 1, from the centres of the last time.
+once; collaborative ones from the model's own item table, rows scaled to length 1.
 
 Not said in the paper, and chosen here. First codes are N(0, init_scale^2 / L). The fit is a ridge regression around
 the received codebooks (`fit=adam`: steps of Adam). It covers all items of the samples, negatives too
 (`fit_items=positives`: not them). After a refresh the collaborative codebook is fitted, by least squares, to the rows
 it stood for before, so that the reconstruction is continuous; what the new codes cannot express is kept by the server
-(`lost`) and joins the next refresh, so a refresh without training in between changes nothing. At first these rows are
-those of the semantic codebook.
+(`lost`) and joins the next refresh; without training in between there is none. At first these rows are those of the
+semantic codebook. k-means begins anew each time: from the centres of the last one (`warm_start`) a table that is a sum
+of codes finds its own codes again, and real data are recommended worse.
 
 Variants of the paper's figure 3: `channels=semantic` (w/o CC) or `collaborative` (w/o SC: codes of the first, random
 table); `fixed_ids` (Fix CC); `item_embedding=false` (w/o IE: codebooks are trained themselves). Without codebooks it
@@ -67,7 +68,7 @@ class Config(factors.Config, TextConfig):
     codes: int = Field(0, ge=0, description="codes of a level (M); 0: the largest power of 2 with 2 L M < n_items")
     refresh_every: int = Field(10, ge=1, description="rounds between refreshes of the collaborative codes (tau)")
     warm_up: int = Field(100, ge=1, description="rounds until only the collaborative codebook counts (T_warm)")
-    warm_start: bool = Field(True, description="begin k-means with the centres of the last refresh")
+    warm_start: bool = Field(False, description="begin k-means with the centres of the last refresh")
     kmeans_steps: int = Field(50, ge=1, description="most steps of k-means in a level")
     fit: Literal["ridge", "adam"] = Field("ridge", description="how codebooks are fitted to trained rows")
     codebook_steps: int = Field(6, ge=1, description="steps of the fit; Adam needs about 100")
@@ -95,7 +96,10 @@ class Download(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What is sent; centres of the last k-means, what its codes could not express, and how much that was."""
+    """What is sent; centres of the last k-means, what its codes could not express, and how much that was.
+
+    `trained` is whether a codebook has changed since: if none has, there is nothing to refresh.
+    """
 
     semantic: Array
     collaborative: Array
@@ -105,6 +109,7 @@ class Server(NamedTuple):
     centres: Array
     lost: Array
     unexplained: Array
+    trained: Array
 
 
 class Upload(NamedTuple):
@@ -171,6 +176,7 @@ def init_server(key: Array, config: Config, catalogue: Catalogue) -> Server:
         centres=jnp.zeros(collaborative),
         lost=jnp.zeros((n_items, shape[2]) if collaborative[1] else (0, 0)),
         unexplained=jnp.zeros(()),
+        trained=jnp.bool_(True),
     )
     if "semantic" in used(config):
         return server._replace(semantic_ids=semantic_codes(of_ids, config, catalogue))
@@ -200,7 +206,9 @@ def server_update(key: Array, config: Config, server: Server, received: Received
         uses = jnp.maximum(received.total.uses, 1e-12)[..., None]
         mean = {name: getattr(received.total, name) / uses[i] for i, name in enumerate(used(config))}
         change = change._replace(**mean)
-    return server._replace(**{name: getattr(server, name) + getattr(change, name) for name in NAMES})
+    books = {name: getattr(server, name) + getattr(change, name) for name in NAMES}
+    moved = jnp.stack([jnp.any(getattr(change, name) != 0) for name in NAMES]).any()
+    return server._replace(**books, trained=server.trained | moved)
 
 
 def end_round(key: Array, config: Config, server: Server) -> Server:
@@ -211,7 +219,7 @@ def end_round(key: Array, config: Config, server: Server) -> Server:
     first = rounds == config.refresh_every
     due = first if config.fixed_ids else rounds % config.refresh_every == 0
     cold = first & (config.channels == "both")
-    server = jax.lax.cond(due, lambda: refreshed(key, config, server, cold), lambda: server)
+    server = jax.lax.cond(due & server.trained, lambda: refreshed(key, config, server, cold), lambda: server)
     return server._replace(round=rounds)
 
 
@@ -235,6 +243,7 @@ def refreshed(key: Array, config: Config, server: Server, cold: Array | bool) ->
         centres=centres,
         lost=lost,
         unexplained=jnp.sum(lost**2) / jnp.maximum(jnp.sum(wanted**2), 1e-30),
+        trained=jnp.bool_(False),
     )
 
 

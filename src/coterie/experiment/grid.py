@@ -26,7 +26,10 @@ from coterie.files import forget_programs, write_text
 from coterie.papers.declare import Probe
 
 CarryOut = Callable[[Trial, Sequence[Probe]], dict[str, Any]]
-KEPT = ("best_round", "rounds", "metrics", "validation", "robustness", "intervals", "references", "references_skipped")
+KEPT = (
+    "best_round", "rounds", "metrics", "validation", "robustness", "privacy", "intervals", "references",
+    "references_skipped",
+)  # fmt: skip
 COST = ("seconds", "bytes", "peak_rss_mb", "versions", "notes")
 DIGITS = 5
 

@@ -87,14 +87,18 @@ def _lines(
     lines = []
     for metric in grid.metrics:
         runs = [(trial.form, found[trial.name]) for trial in trials]
-        values = [(form, _part(grid, result)[metric]) for form, result in runs if result is not None]
+        parts = [(form, _part(grid, result)) for form, result in runs if result is not None]
+        values = [(form, part[metric]) for form, part in parts if metric in part]
         published = lookup(paper, row.table or grid.number, data, row.method or row.label, metric, row.at)
         lines.append(Line(data, row.label, metric, published, _by_form(grid, values), broken))
     return lines
 
 
 def _part(grid: Grid, result: Mapping[str, Any]) -> Mapping[str, float]:
-    return result["robustness"]["last_exposure"] if grid.part == "exposure" else result[grid.part]
+    """Return what the metrics of a grid are read from; beside those of a run stands its budget, if it has one."""
+    if grid.part == "exposure":
+        return result["robustness"]["last_exposure"]
+    return result.get("privacy", {}) | result[grid.part]
 
 
 def _references(
@@ -109,11 +113,10 @@ def _references(
     one_per_seed = {(trial.form, trial.seed): result for trial in trials if (result := found[trial.name])}
     lines = []
     for name in REFERENCES[protocols.get(grid.protocol).task]:
-        for metric in grid.metrics:
-            results = ((form, result["references"].get(name)) for (form, _), result in one_per_seed.items())
-            values = [(form, reference[metric]) for form, reference in results if reference]
-            if values:
-                lines.append(Line(data, f"({REFERENCE_NAMES[name]})", metric, None, _by_form(grid, values)))
+        known = [(form, own) for (form, _), result in one_per_seed.items() if (own := result["references"].get(name))]
+        for metric in grid.metrics if known else ():
+            values = [(form, reference[metric]) for form, reference in known if metric in reference]
+            lines.append(Line(data, f"({REFERENCE_NAMES[name]})", metric, None, _by_form(grid, values)))
     return lines
 
 

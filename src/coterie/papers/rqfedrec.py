@@ -19,6 +19,7 @@ ALL = (ML_100K, ML_1M, BOOK)
 CODES = {ML_100K: 256, ML_1M: 512, BOOK: 512}
 NO_TEXT = {BOOK: {"text": "random"}}
 ROUNDS, EVERY = 150, 5
+RATES = (0.03, 0.01, 0.001)
 METRICS = ("recall@10", "mrr@10", "ndcg_hits@10", "ndcg@10")
 
 Settings = dict[str, Any]
@@ -88,14 +89,17 @@ TABLE_2 = _grid(
 TUNING = _grid(
     "tuning",
     "What was tried",
-    tuple(
-        Row(f"{name}, lr {lr:g}", partial(recipe, lr=lr))
-        for name, recipe in (("FedMF", fedmf), ("RQFedRec", rqfedrec))
-        for lr in (0.03, 0.01, 0.001)
+    (
+        *(Row(f"FedMF, lr {lr:g}", partial(fedmf, lr=lr)) for lr in RATES),
+        Row("FedMF, batches of 256", partial(fedmf, batch_size=256)),
+        *(Row(f"RQFedRec, lr {lr:g}", partial(rqfedrec, lr=lr)) for lr in RATES),
+        Row("RQFedRec, batches of 256", partial(rqfedrec, batch_size=256)),
+        Row("RQFedRec, old centres", partial(rqfedrec, warm_start=True)),
     ),
     forms=(HONEST,),
     seeds=1,
     part="validation",
+    notes=("Old centres: k-means of a refresh begins with those of the last.",),
 )
 TABLE_3 = _grid(
     "3",
