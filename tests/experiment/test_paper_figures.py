@@ -112,6 +112,12 @@ def test_learning_curves_stand_beside_the_published_value():
     assert (hits.series[0].x, hits.series[0].y) == ([2], [77.52])
 
 
+def test_mean_curves_end_with_the_shortest():
+    long, short = ({"round": list(range(1, n + 1)), "er@5": [v] * n} for n, v in ((3, 0.2), (2, 0.6)))
+    series = figures.mean_curve("A row", "er@5", [sample(curve=long), sample(curve=short)])
+    assert (series.label, series.x) == ("A row", [1, 2]) and series.y == pytest.approx([0.4, 0.4])
+
+
 CHART = Chart(
     "All kinds",
     (

@@ -12,7 +12,7 @@ import numpy as np
 
 from coterie.papers.chart import Chart, Panel, Series
 from coterie.papers.declare import Grid, Probe, Sample
-from coterie.papers.figures import SEED, distinct, rounded, short
+from coterie.papers.figures import SEED, distinct, mean_curve, rounded, short
 
 if TYPE_CHECKING:
     from coterie.engine.simulate import Simulation
@@ -61,7 +61,8 @@ def exposure(grid: Grid, samples: Sequence[Sample]) -> Chart:
         for attack in distinct(_attack(sample) for sample in here):
             lines = [sample for sample in here if _attack(sample) == attack]
             series = [
-                _curve(row, [each for each in lines if each.row == row]) for row in distinct(s.row for s in lines)
+                mean_curve(row, "er@5", [each for each in lines if each.row == row])
+                for row in distinct(s.row for s in lines)
             ]
             panels.append(Panel(f"{short(data)}, {attack}", "round", "ER@5", tuple(series)))
     return Chart(grid.title, tuple(panels), "Mean over the seeds that were run.")
@@ -69,11 +70,6 @@ def exposure(grid: Grid, samples: Sequence[Sample]) -> Chart:
 
 def _attack(sample: Sample) -> str:
     return str(sample.result["robustness"]["attack"])
-
-
-def _curve(row: str, samples: Sequence[Sample]) -> Series:
-    values = np.mean([sample.result["curve"]["er@5"] for sample in samples], axis=0)
-    return Series(row, samples[0].result["curve"]["round"], values.tolist())
 
 
 def as_published(grid: Grid, samples: Sequence[Sample]) -> Chart:
@@ -109,7 +105,7 @@ def uniformity(grid: Grid, samples: Sequence[Sample]) -> Chart:
     values = {row: np.mean([each.measured["singular"] for each in some], axis=0) for row, some in by_row.items()}
     spectra = (Series(row, list(range(1, len(v) + 1)), (v / v[0]).tolist()) for row, v in values.items())
     panels = (
-        Panel("exposure", "round", "ER@5", tuple(_curve(row, some) for row, some in by_row.items())),
+        Panel("exposure", "round", "ER@5", tuple(mean_curve(row, "er@5", some) for row, some in by_row.items())),
         Panel("item table", "singular value", "share of the largest", tuple(spectra)),
     )
     return Chart(grid.title, panels)

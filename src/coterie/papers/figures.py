@@ -292,6 +292,13 @@ def _against(grid: Grid, name: str, form: str, samples: Sequence[Sample]) -> Ser
     )
 
 
+def mean_curve(label: str, metric: str, samples: Sequence[Sample]) -> Series:
+    """Return a metric round by round, averaged over seeds, as far as all of them went."""
+    curves = [sample.result["curve"] for sample in samples]
+    rounds = min((curve["round"] for curve in curves), key=len)
+    return Series(label, rounds, np.mean([curve[metric][: len(rounds)] for curve in curves], axis=0).tolist())
+
+
 def _panels(grid: Grid, samples: Sequence[Sample], panel: Callable[[Sample], Panel], note: str = "") -> Chart:
     """Return a chart with a panel for the first run on each data set in the published form."""
     first = {sample.data: sample for sample in reversed(samples) if sample.form == PAPER}

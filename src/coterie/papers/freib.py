@@ -164,7 +164,6 @@ FIGURE_3 = _grid(
     tuple(_skewed(name, TUNED[name], beta) for beta in BETAS for name in ("FedProx", "FedProto", "FREIB")),
     quick=("FREIB, beta 1",),
     forms=(HONEST,),
-    seeds=1,
 )
 FIGURE_4 = _grid(
     "4",

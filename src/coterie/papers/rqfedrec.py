@@ -91,9 +91,7 @@ TUNING = _grid(
     "What was tried",
     (
         *(Row(f"FedMF, lr {lr:g}", partial(fedmf, lr=lr)) for lr in RATES),
-        Row("FedMF, batches of 256", partial(fedmf, batch_size=256)),
         *(Row(f"RQFedRec, lr {lr:g}", partial(rqfedrec, lr=lr)) for lr in RATES),
-        Row("RQFedRec, batches of 256", partial(rqfedrec, batch_size=256)),
         Row("RQFedRec, old centres", partial(rqfedrec, warm_start=True)),
     ),
     forms=(HONEST,),

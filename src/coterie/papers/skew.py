@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.papers.chart import Chart, HeatMap, Panel, Series
+from coterie.papers.chart import Chart, HeatMap, Panel
 from coterie.papers.declare import Grid, Probe, Sample
-from coterie.papers.figures import distinct, short
+from coterie.papers.figures import distinct, mean_curve, short
 
 if TYPE_CHECKING:
     from coterie.engine.simulate import Simulation
@@ -49,10 +49,14 @@ def curves(grid: Grid, samples: Sequence[Sample]) -> Chart:
     for data in distinct(sample.data for sample in samples):
         here = [sample for sample in samples if sample.data == data]
         for beta in dict.fromkeys(map(_beta, here)):
-            lines = ((each.row.partition(",")[0], each.result["curve"]) for each in here if _beta(each) == beta)
-            series = (Series(row, curve["round"], curve[f"test {metric}"]) for row, curve in lines)
+            lines = [sample for sample in here if _beta(sample) == beta]
+            series = (
+                mean_curve(row.partition(",")[0], f"test {metric}", [each for each in lines if each.row == row])
+                for row in distinct(each.row for each in lines)
+            )
             panels.append(Panel(f"{short(data)}, beta {beta:g}", "round", metric.upper(), tuple(series)))
-    return Chart(grid.title, tuple(panels), "One seed; a run ends after ten rounds without a better one on validation.")
+    note = "Mean over the seeds that were run, as far as all went: ten rounds without a better one end a run."
+    return Chart(grid.title, tuple(panels), note)
 
 
 def _beta(sample: Sample) -> float:
