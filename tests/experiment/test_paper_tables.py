@@ -70,13 +70,13 @@ def test_spread_over_seeds(results):
 
 def test_a_budget_stands_beside_the_metrics_and_nowhere_else(results):
     grid = replace(GRID, metrics=("hr@10", "epsilon"), forms=("honest",), rows=ROWS[:2], data=("ml-100k",), seeds=1)
-    budgets = {"PFedRec": {"mechanism": "gaussian", "epsilon": 0.08}, "CoFedRec": {"mechanism": "none"}}
+    budgets = {"PFedRec": {"mechanism": "gaussian", "epsilon": 2e6}, "CoFedRec": {"mechanism": "none"}}
     for trial in trials_of(grid):
         found = {"metrics": {"hr@10": 0.5}, "references": {"ease": EASE}, "privacy": budgets[trial.row]}
         write_json(results.path(trial), found)
     (table,) = tables.tables(fill(grid, results))
     assert [(row[0], *row[3:]) for row in table.rows] == [
-        ("PFedRec", "–", "8.00"), ("CoFedRec", "–", "–"), ("(EASE)", "–", "–"),
+        ("PFedRec", "–", "2e+08"), ("CoFedRec", "–", "–"), ("(EASE)", "–", "–"),
     ]  # fmt: skip
 
 

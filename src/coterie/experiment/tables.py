@@ -180,9 +180,14 @@ def _cell(grid: Grid, line: Line, form: str, counts_differ: bool) -> str:
     value = line.ours.get(form)
     if value is None:
         return FAILED if form in line.failed else NOTHING
-    spread = "" if math.isnan(value.reach) else f" ± {value.reach:.{grid.digits}f}"
+    spread = "" if math.isnan(value.reach) else f" ± {_spelled_number(value.reach, grid.digits)}"
     count = f" (n={value.seeds})" if counts_differ else ""
-    return f"{value.mean:.{grid.digits}f}{spread}{count}"
+    return f"{_spelled_number(value.mean, grid.digits)}{spread}{count}"
+
+
+def _spelled_number(value: float, digits: int) -> str:
+    """Spell a number with so many decimals; one of six digits or more (an epsilon) with three that count."""
+    return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.3g}"
 
 
 def _notes(grid: Grid, counts: Collection[int]) -> tuple[str, ...]:
