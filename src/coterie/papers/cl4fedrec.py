@@ -43,21 +43,18 @@ def _with_synthetic(count: int, data: str) -> Settings:
 
 rcl4fedrec: Method = partial(cl4fedrec, regulariser="popularity")
 
-# Rates of the user vector and of the server's step when there is time to converge, and which of them validation chose:
-# for the recommender without contrastive learning (table `tuning`), and for those that contrast items, whose search on
-# MovieLens-1M was made with CL4FedRec (table `tuning-contrast`).
+# Rates of the user vector and of the server's step when there is time to converge, and which of them validation chose
+# for the recommender without contrastive learning (table `tuning`). They need not suit a contrastive term; what to try
+# with one is table `tuning-contrast`.
 RATES = ((0.001, 0.001), (0.01, 0.003), (0.03, 0.003), (0.1, 0.01), (0.3, 0.03), (1.0, 0.1))
 CHOSEN = {ML_1M: 4, VIDEO: 0}
-CONTRAST_TRIED, CONTRAST_CHOSEN = (1, 3, 4), {ML_1M: 4, VIDEO: 0}
+CONTRAST_TRIED = (1, 3, 4)
 
 
 def converged(recipe: Method, data: str, rates: int | None = None) -> Settings:
     """A method trained until validation stops improving, which at the paper's rates takes more than 100 epochs."""
     settings = recipe(data)
-    if rates is None:
-        chosen = CONTRAST_CHOSEN if settings["algorithm"] in ("simgcl", "cl4fedrec") else CHOSEN
-        rates = chosen.get(data, chosen[ML_1M])
-    lr, server_lr = RATES[rates]
+    lr, server_lr = RATES[CHOSEN.get(data, CHOSEN[ML_1M]) if rates is None else rates]
     return settings | {"rounds": 200, "eval_every": 5, "patience": 6, "lr": lr, "server_lr": server_lr}
 
 
@@ -109,8 +106,7 @@ LONG = _grid(
     notes=(
         STEP,
         "At most 200 epochs, ended after thirty without a better one; the paper has 20.",
-        "Rates are those that validation chose: for Original and UNION with Original; for the others, on ml-1m with "
-        "CL4FedRec, on amazon-video with Original.",
+        "Rates are those that validation chose for the recommender without contrastive learning.",
     ),
 )
 
