@@ -175,7 +175,7 @@ def test_from_the_old_centres_a_refresh_without_training_changes_nothing():
     for server in servers[2], servers[ROUNDS]:  # both channels count, and the collaborative one alone
         before, after, changed = refreshed_twice(sim, server)
         assert not changed
-        np.testing.assert_allclose(before, after, atol=1e-3 * float(jnp.abs(before).max()))
+        np.testing.assert_allclose(before, after, atol=2e-3 * float(jnp.abs(before).max()))
 
 
 def test_the_first_collaborative_codebook_stands_for_the_semantic_one():

@@ -77,8 +77,9 @@ def expressed(grid: Grid, samples: Sequence[Sample]) -> Chart:
         found = sample.measured
         names = {"tfidf": "ids of TF-IDF", "random": "ids of random vectors", OWN: f"ids of {OWN}"}
         lines = [Series(name, found["codes"], found[source]) for source, name in names.items()]
-        whole = Series(f"{sample.row}, whole table", found["codes"], [found["whole"]] * len(found["codes"]))
+        whole = Series("whole table", found["codes"], [found["whole"]] * len(found["codes"]))
         printed = lookup("rqfedrec", "2", sample.data, "RQFedRec", grid.metrics[0])
         point = [Series("RQFedRec, published", [256], [printed], "points")] if printed else []
-        panels.append(Panel(short(sample.data), "codes in a level", grid.metrics[0], (*lines, whole, *point)))
+        title = f"{short(sample.data)}, {sample.row}"
+        panels.append(Panel(title, "codes in a level", grid.metrics[0], (*lines, whole, *point)))
     return Chart(grid.title, tuple(panels), f"{LEVELS} levels; seed 0. The table is that of the chosen round.")
