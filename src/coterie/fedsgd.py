@@ -145,13 +145,10 @@ def info_nce(left: Array, right: Array, real: Array, temperature: float) -> Arra
 
 
 def _info_nce(left: Array, right: Array, real: Array, temperature: float) -> tuple[Array, tuple[Array, ...]]:
-    """Return the term and its gradients, which share their costly part, the exponentials.
-
-    Clients are computed one after the other: large matrices of several at once would leave the processor's cache.
-    """
+    """Return the term and its gradients, which share their costly part, the exponentials."""
     own = (jnp.sum(left * right, 1) - 1) / temperature
     share = (real / (jnp.maximum(real.sum(), 1) * temperature))[:, None]
-    mass, pushed, pulled = sequential_vmap(partial(_pushes, temperature))(left, right, real, share)
+    mass, pushed, pulled = _pushes(temperature, left, right, real, share)
     value = nn.weighted_mean(jnp.log(mass) - own, real)
     return value, (pushed - share * right, pulled - share * left, real)
 
@@ -163,7 +160,6 @@ def _pushes(temperature: float, left: Array, right: Array, real: Array, share: A
     a maximum of its own.
     """
     lefts, shares = (blocks(rows, AT_ONCE) for rows in (left, share))
-    rows_to_do = jnp.max(jnp.where(real > 0, 1 + jnp.arange(len(real)), 0))
 
     def some(turn: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         masses, pushed, pulled = sums
@@ -174,16 +170,21 @@ def _pushes(temperature: float, left: Array, right: Array, real: Array, share: A
         return masses.at[turn].set(mass), pushed.at[turn].set(push), pulled + pull
 
     start = jnp.ones(lefts.shape[:2]), jnp.zeros(lefts.shape), jnp.zeros(right.T.shape)
-    masses, pushed, pulled = jax.lax.fori_loop(0, -(-rows_to_do // lefts.shape[1]), some, start)
+    masses, pushed, pulled = jax.lax.fori_loop(0, -(-until_last(real) // lefts.shape[1]), some, start)
     return masses.ravel()[: len(left)], pushed.reshape(-1, left.shape[1])[: len(left)], pulled.T
 
 
-def _info_nce_backward(temperature: float, kept: tuple[Array, ...], change: Array) -> tuple[Array, Array, Array]:
-    to_left, to_right, real = kept
+def until_last(real: Array) -> Array:
+    """Return how many rows there are up to the last real one."""
+    return jnp.max(jnp.where(real > 0, 1 + jnp.arange(len(real)), 0))
+
+
+def _backward(*kept_and_change: Any) -> tuple[Array, Array, Array]:
+    (to_left, to_right, real), change = kept_and_change[-2:]
     return change * to_left, change * to_right, jnp.zeros_like(real)
 
 
-info_nce.defvjp(_info_nce, _info_nce_backward)
+info_nce.defvjp(_info_nce, _backward)
 
 
 def blocks(values: Array, size: int) -> Array:
@@ -194,13 +195,41 @@ def blocks(values: Array, size: int) -> Array:
     return filled.reshape(count, width, *values.shape[1:])
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def item_contrast(left: Array, right: Array, real: Array, temperature: float, size: int) -> Array:
     """InfoNCE of cosines between two views of the local items, in blocks of `size`; blocks count by their items."""
-    parts = tuple(blocks(values, size) for values in (unit(left), unit(right), real))
-    if len(parts[0]) == 1:
-        return info_nce(parts[0][0], parts[1][0], real, temperature)
-    each = jax.lax.map(lambda part: info_nce(part[0], part[1], part[2], temperature), parts)
-    return nn.weighted_mean(each, parts[2].sum(1))
+    return _item_contrast(left, right, real, temperature, size)[0]
+
+
+def _item_contrast(
+    left: Array, right: Array, real: Array, temperature: float, size: int
+) -> tuple[Array, tuple[Array, ...]]:
+    """Return the term and its gradients, a client after the other and up to the last real item.
+
+    Large matrices of several clients at once would leave the processor's cache, and most of what they hold is padding.
+    """
+
+    def client(left: Array, right: Array, real: Array) -> tuple[Array, Array, Array]:
+        lefts, rights, reals = (blocks(values, size) for values in (left, right, real))
+        shares = reals.sum(1) / jnp.maximum(real.sum(), 1)
+
+        def block(turn: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            value, to_left, to_right = sums
+            term = lambda left, right: info_nce(unit(left), unit(right), reals[turn], temperature)  # noqa: E731
+            own, slopes = jax.vjp(term, lefts[turn], rights[turn])
+            of_left, of_right = slopes(shares[turn])
+            return value + shares[turn] * own, to_left.at[turn].set(of_left), to_right.at[turn].set(of_right)
+
+        start = jnp.zeros(()), jnp.zeros_like(lefts), jnp.zeros_like(rights)
+        value, *slopes = jax.lax.fori_loop(0, -(-until_last(real) // lefts.shape[1]), block, start)
+        to_left, to_right = (slope.reshape(-1, slope.shape[2])[: len(real)] for slope in slopes)
+        return value, to_left, to_right
+
+    value, *slopes = sequential_vmap(client)(left, right, real)
+    return value, (*slopes, real)
+
+
+item_contrast.defvjp(_item_contrast, _backward)
 
 
 def unit(vectors: Array) -> Array:
