@@ -179,8 +179,8 @@ def until_last(real: Array) -> Array:
     return jnp.max(jnp.where(real > 0, 1 + jnp.arange(len(real)), 0))
 
 
-def _backward(*kept_and_change: Any) -> tuple[Array, Array, Array]:
-    (to_left, to_right, real), change = kept_and_change[-2:]
+def _backward(*given: Any) -> tuple[Array, Array, Array]:
+    (to_left, to_right, real), change = given[-2:]  # settings stand before them
     return change * to_left, change * to_right, jnp.zeros_like(real)
 
 

@@ -211,7 +211,7 @@ def server_update(key: Array, config: Config, server: Server, received: Received
         mean = {name: getattr(received.total, name) / uses[i] for i, name in enumerate(used(config))}
         change = change._replace(**mean)
     books = {name: getattr(server, name) + getattr(change, name) for name in NAMES}
-    moved = jnp.stack([jnp.any(getattr(change, name) != 0) for name in NAMES]).any()
+    moved = jnp.any(change.semantic != 0) | jnp.any(change.collaborative != 0)
     return server._replace(**books, trained=server.trained | moved)
 
 

@@ -54,7 +54,7 @@ def _of(algorithm: str, data: str, **changes: Any) -> Settings:
 
 
 RQFEDREC, FEDMF = Row("RQFedRec", rqfedrec), Row("FedMF", fedmf)
-LONG_FEDMF, LONG_RQFEDREC = (
+FEDMF_AS_FEDCIA, RQFEDREC_AS_FEDCIA = (
     Row(f"{name}, first vectors 0.1", partial(recipe, init_scale=AS_FEDCIA), name)
     for name, recipe in (("FedMF", fedmf), ("RQFedRec", rqfedrec))
 )
@@ -80,14 +80,14 @@ TABLE_2 = _grid(
     (
         Row("MF (no aggregation)", partial(_of, "local")),
         FEDMF,
-        LONG_FEDMF,
+        FEDMF_AS_FEDCIA,
         Row("FedNCF", partial(_of, "fedncf")),
         Row("PFedRec", partial(_of, "pfedrec")),
         Row("GPFedRec", partial(_of, "gpfedrec")),
         Row("FedRAP", partial(_of, "fedrap")),
         Row("FedCIA", fedcia),
         RQFEDREC,
-        LONG_RQFEDREC,
+        RQFEDREC_AS_FEDCIA,
     ),
     ALL,
     quick=("FedMF", "RQFedRec"),
@@ -179,7 +179,7 @@ MEGABYTES = _grid(
     "megabytes", "Accuracy against what has travelled", (FEDMF, RQFEDREC), forms=(HONEST,), quick=("FedMF", "RQFedRec")
 )
 CAPACITY = _grid(
-    "capacity", "What codebooks can express of FedMF's item table", (LONG_FEDMF, FEDMF), forms=(HONEST,), seeds=1
+    "capacity", "What codebooks can express of FedMF's item table", (FEDMF_AS_FEDCIA, FEDMF), forms=(HONEST,), seeds=1
 )
 FIGURES = (
     Figure(CAPACITY, capacity.expressed, capacity.EXPRESSED),
