@@ -3,7 +3,7 @@
 Settings are those of sections 4.7 and 6.1: 512 dimensions, three levels, codebooks by the size of the catalogue, tau
 10, T_warm 100, Adam. Its rates were searched in 0.01, 0.001 and 0.0001; the rest is that of the code of FedCIA, by the
 same authors: one local pass in batches of 4,096, one negative for each interaction. First vectors are not said; FedCIA
-has N(0, 0.1^2), and validation prefers 0.01 for FedMF and RQFedRec, so both are shown. The paper's NDCG divides
+has N(0, 0.1^2), and validation prefers much shorter ones (table `tuning`), so both are shown. The paper's NDCG divides
 by the best list of the hits obtained: it is `ndcg_hits` here, and stands beside the usual `ndcg`.
 """
 
