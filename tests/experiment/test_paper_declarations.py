@@ -11,7 +11,7 @@ from coterie.errors import CoterieError
 from coterie.experiment import config
 from coterie.experiment.choice import choose
 from coterie.experiment.trials import Results, trials_of
-from coterie.papers import cl4fedrec, cofedrec, freib
+from coterie.papers import cl4fedrec, cofedrec, freib, rqfedrec
 from coterie.papers.published import lookup
 
 PAPER = cofedrec.paper
@@ -126,6 +126,13 @@ def test_rates_of_long_runs_are_the_best_on_validation(data):
     found = [results.read(trial)["validation"]["recall@20"] for trial in trials_of(cl4fedrec.TUNING, data=[data])]
     assert len(found) == len(cl4fedrec.RATES)
     assert cl4fedrec.CHOSEN[data] == max(range(len(found)), key=found.__getitem__)
+
+
+def test_settings_of_rqfedrec_are_the_best_on_validation():
+    results = Results(Path(__file__).parents[2] / "results", "rqfedrec")
+    trials = [trial for trial in trials_of(rqfedrec.TUNING) if trial.row.startswith("RQFedRec")]
+    best = max(trials, key=lambda trial: results.read(trial)["validation"]["recall@10"])
+    assert best.settings == rqfedrec.rqfedrec("ml-100k")
 
 
 def test_rqfedrec_has_its_printed_numbers():
