@@ -152,6 +152,7 @@ def make(
     items: int = typer.Option(600, help="How many items."),
     communities: int = typer.Option(6, help="How many planted communities."),
     interactions: int = typer.Option(40, help="Interactions per user, on average."),
+    platforms: int = typer.Option(0, help="How many platforms own the users, each with a habit of rating."),
     seed: int = typer.Option(0, help="The seed of all draws."),
     out: Path | None = typer.Option(None, help="The folder to write; it must not exist."),
     name: str | None = typer.Option(None, help="The name to keep it under in the cache folder."),
@@ -162,7 +163,12 @@ def make(
     if (out is None) == (name is None):
         raise CoterieError("Say where the set goes: --out FOLDER or --name NAME, one of them.")
     data = synthetic.make(
-        users=users, items=items, communities=communities, interactions_per_user=interactions, seed=seed
+        users=users,
+        items=items,
+        communities=communities,
+        interactions_per_user=interactions,
+        platforms=platforms,
+        seed=seed,
     )
     _report(data, _keep(data, out, name))
 

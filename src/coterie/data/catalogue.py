@@ -23,6 +23,7 @@ DEMO_OPTIONS: dict[str, type[int] | type[float]] = {
     "interactions_per_user": int,
     "seed": int,
     "noise": float,
+    "platforms": int,
 }
 
 

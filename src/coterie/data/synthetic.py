@@ -1,4 +1,4 @@
-"""A set on which the right answer is known: planted communities, skewed popularity, item biases."""
+"""A set on which the right answer is known: planted communities, skewed popularity, item biases, platforms' habits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from coterie.errors import CoterieError
 MIN_PER_USER = 5
 POPULARITY_EXPONENT = 0.8
 STRUCTURED_DRAWS = 20
+AT_HOME = 0.8
 FIRST_SECOND = 1_577_836_800  # 2020-01-01
 SECONDS = 365 * 24 * 3600
 
@@ -47,13 +48,15 @@ def make(
     interactions_per_user: int = 40,
     seed: int = 0,
     noise: float = 0.1,
+    platforms: int = 0,
 ) -> Interactions:
     """Draw a set in which each user mostly takes items of one community, popular ones more often.
 
     `interactions_per_user` is a mean; every user has at least 5 and no pair repeats. `noise` is the share
-    of draws that ignore the user's community.
+    of draws that ignore the user's community. With `platforms`, each user is on one of them, mostly on that of
+    the community, and its habit moves all ratings there: from a star less on the first to a star more on the last.
     """
-    _check(users, items, communities, interactions_per_user, noise)
+    _check(users, items, communities, interactions_per_user, noise, platforms)
     rng = generator(seed, Stream.SYNTHETIC)
     truth = _plant(rng, users, items, communities)
     wanted = _activity(rng, users, items, interactions_per_user)
@@ -61,28 +64,33 @@ def make(
     times = FIRST_SECOND + np.sort(rng.integers(SECONDS, size=len(pairs)))
     pairs = rng.permutation(pairs)
     row_users, row_items = (pairs // items).astype(np.int32), (pairs % items).astype(np.int32)
+    on = _platforms(rng, truth, platforms)[row_users] if platforms else None
+    habit = 0.0 if on is None else np.linspace(-1, 1, platforms)[on]
     return Interactions(
         name="demo",
         users=row_users,
         items=row_items,
-        ratings=_rate(rng, truth, row_users, row_items),
+        ratings=_rate(rng, truth, row_users, row_items, habit),
         timestamps=times,
         user_ids=tuple(map(str, range(1, users + 1))),
         item_ids=tuple(map(str, range(1, items + 1))),
         titles=_titles(rng, items),
         categories=tuple((_community_name(c),) for c in truth.item_community),
         truth=truth,
+        platforms=on,
+        platform_ids=tuple(map(str, range(1, platforms + 1))),
         notes=(f"made up of {communities} planted communities with seed {seed} and noise {noise}",),
     )
 
 
-def _check(users: int, items: int, communities: int, per_user: int, noise: float) -> None:
+def _check(users: int, items: int, communities: int, per_user: int, noise: float, platforms: int) -> None:
     limits = (
         ("users", users, 1, np.inf, ""),
         ("items", items, 2 * MIN_PER_USER, np.inf, ""),
         ("communities", communities, 1, min(users, items), ", at most one per user and item"),
         ("interactions_per_user", per_user, MIN_PER_USER, items // 2, ", at most half the items"),
         ("noise", noise, 0, 1, ""),
+        ("platforms", platforms, 0, users, ", at most one per user"),
     )
     for name, value, low, high, why in limits:
         if not low <= value <= high:
@@ -96,6 +104,13 @@ def _plant(rng: np.random.Generator, users: int, items: int, communities: int) -
         item_community=rng.permutation(np.arange(items) % communities).astype(np.int32),
         item_bias=rng.normal(0.0, 0.7, items).astype(np.float32),
     )
+
+
+def _platforms(rng: np.random.Generator, truth: Truth, platforms: int) -> IntArray:
+    """Return the platform of each user."""
+    users = len(truth.user_community)
+    anywhere = rng.integers(platforms, size=users)
+    return np.where(rng.random(users) < AT_HOME, truth.user_community % platforms, anywhere).astype(np.int32)
 
 
 def _activity(rng: np.random.Generator, users: int, items: int, mean: int) -> NDArray[np.int64]:
@@ -154,11 +169,13 @@ class _Draw:
         return self.order[np.minimum(place, len(self.order) - 1)]
 
 
-def _rate(rng: np.random.Generator, truth: Truth, users: IntArray, items: IntArray) -> FloatArray:
-    """Rate 1 to 5: the item's bias, the user's mood, and a little more for the own community."""
+def _rate(
+    rng: np.random.Generator, truth: Truth, users: IntArray, items: IntArray, habit: float | NDArray[np.float64]
+) -> FloatArray:
+    """Rate 1 to 5: the item's bias, the user's mood, the platform's habit, a little more for the own community."""
     mood = rng.normal(0.0, 0.4, len(truth.user_community))[users]
     at_home = np.where(truth.user_community[users] == truth.item_community[items], 0.3, -0.3)
-    score = 3.2 + truth.item_bias[items] + mood + at_home + rng.normal(0.0, 0.5, len(users))
+    score = 3.2 + truth.item_bias[items] + mood + habit + at_home + rng.normal(0.0, 0.5, len(users))
     return np.clip(np.rint(score), 1, 5).astype(np.float32)
 
 

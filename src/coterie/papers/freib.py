@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from coterie.papers import figures, skew
+from coterie.papers import figures, item_bias, skew
 from coterie.papers.declare import HONEST, Figure, Grid, Paper, Quick, Row
 
 ML_100K, ML_1M = "ml-100k", "ml-1m"
@@ -193,11 +193,28 @@ SKEW = _grid(
     seeds=1,
 )
 
+PLANTED = _grid(
+    "planted",
+    "Learned item biases and planted ones",
+    (
+        *(
+            Row(f"{name}, lr {lr:g}", partial(method, lr=lr, **changes))
+            for name, changes in (("FREIB", {}), ("FREIB without eq. 2", {"own_weight": 0.0}))
+            for lr in (0.001, 0.003)
+        ),
+        *(Row(f"FedNCF, lr {lr:g}", partial(passes, algorithm="fedncf", item_lr=lr, lr=lr)) for lr in (1e-4, 3e-4)),
+    ),
+    tuple(f"demo:users=300,items=200,platforms=5,interactions_per_user={many}" for many in (40, 10)),
+    protocol="rating-platforms",
+    forms=(HONEST,),
+)
+
 FIGURES = (
     Figure(FIGURE_3, skew.curves),
     Figure(FIGURE_4, figures.by_setting("weight")),
     Figure(FIGURE_5, figures.by_setting("noise_scale")),
     Figure(SKEW, skew.histograms, skew.RATINGS),
+    Figure(PLANTED, item_bias.correlations, item_bias.FOUND),
 )
 
 
@@ -213,5 +230,5 @@ paper = Paper(
     venue="AAAI 2025",
     tables=(TABLE_3, PRINTED_RATES, TUNING, TABLE_4, NOISE),
     figures=FIGURES,
-    quick=Quick("demo:users=60,items=120,interactions_per_user=20", _small),
+    quick=Quick("demo:users=60,items=120,interactions_per_user=20,platforms=5", _small),
 )
