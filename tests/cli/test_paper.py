@@ -130,7 +130,7 @@ def test_papers_are_listed_with_what_they_have(coterie):
         (["cofedrec", "--table", "11"], "There is no table of cofedrec '11'; did you mean '1'?"),
         (["cofedrec", "--figure", "size"], "There is no figure of cofedrec 'size'; did you mean 'group-size'?"),
         (["cofedrec", "--data", "ml-100"], "'ml-100'; did you mean 'ml-100k'?"),
-        (["cofedrec", "--table", "4", "--data", "ml-1m"], "There is no data set of this part of cofedrec 'ml-1m'"),
+        (["cofedrec", "--table", "4", "--data", "mine.csv"], "The file mine.csv does not exist; check the path."),
         (["cofedrec", "--row", "CoFedRek"], "did you mean 'CoFedRec'?"),
         (["cofedrec", "--format", "tex"], "There is no format 'tex'; did you mean 'latex'?"),
         (["cofedrec", "--seeds", "0"], "The number of seeds is 0"),

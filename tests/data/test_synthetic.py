@@ -29,8 +29,24 @@ def test_planted_structure():
     assert len({(name, int(c)) for name, c in zip(names, truth.item_community, strict=True)}) == 6
     counts = np.bincount(data.items, minlength=data.n_items)
     assert np.sort(counts)[-60:].sum() > 0.22 * len(data)  # the most popular tenth
-    mean_rating = np.bincount(data.items, data.ratings, data.n_items) / counts
-    assert np.corrcoef(mean_rating, truth.item_bias)[0, 1] > 0.8
+    assert mean_ratings_and_biases(data) > 0.8
+
+
+def test_platforms_have_habits_and_nothing_else_changes():
+    plain, data = make(seed=1), make(seed=1, platforms=3)
+    platform = data.platforms[np.unique(data.users, return_index=True)[1]]
+    np.testing.assert_array_equal(platform[data.users], data.platforms)  # a user is on one of them
+    assert 0.8 < (platform == data.truth.user_community % 3).mean() < 0.95
+    means = [data.ratings[data.platforms == number].mean() for number in range(3)]
+    assert means[0] + 0.7 < means[1] < means[2] - 0.6
+    assert plain.platforms is None and (plain.users == data.users).all() and (plain.items == data.items).all()
+    blurred, clear = map(mean_ratings_and_biases, (data, plain))
+    assert blurred < clear - 0.02
+
+
+def mean_ratings_and_biases(data):
+    means = np.bincount(data.items, data.ratings, data.n_items) / np.bincount(data.items)
+    return np.corrcoef(means, data.truth.item_bias)[0, 1]
 
 
 def test_seed():
@@ -71,6 +87,7 @@ def test_a_linear_model_beats_popularity():
         ({"communities": 500}, "communities=500 cannot be made; use a number from 1 to 400"),
         ({"interactions_per_user": 301}, "use a number from 5 to 300, at most half the items"),
         ({"interactions_per_user": 4}, "interactions_per_user=4"),
+        ({"platforms": -1}, "platforms=-1"),
         ({"noise": 1.5}, "noise=1.5"),
         ({"noise": float("nan")}, "noise=nan"),
     ],

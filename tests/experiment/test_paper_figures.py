@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from coterie.errors import CoterieError
-from coterie.papers import capacity, drawing, figures
+from coterie.papers import capacity, drawing, figures, item_bias
 from coterie.papers.chart import Chart, HeatMap, Panel, Series
 from coterie.papers.declare import HONEST, PAPER, Grid, Row, Sample
 
@@ -198,3 +198,41 @@ def test_what_is_not_set_is_none_of_it():
     runs = [sample(settings={"noise_scale": scale}, metrics={"hr@10": 0.5}) for scale in (0.2, None)]
     line = figures.by_setting("noise_scale")(GRID, runs).panels[0].series[0]
     assert list(line.x) == [0, 0.2]
+
+
+def test_item_biases_that_were_planted():
+    """The first user's bias parts are the planted biases turned round; the mean predictions are the biases."""
+    planted_biases = np.array([1.0, -1.0, 0.5, 9.0])
+    lists = SimpleNamespace(
+        items=np.array([[3, 0, 2, 1], [1, 2, 0, 3]]), scores=np.array([[7.0, 4.0, 3.5, 2.0], [2.0, 3.5, 4.0, -7.0]])
+    )
+    now = SimpleNamespace(
+        problem=SimpleNamespace(
+            data=SimpleNamespace(
+                n_items=4,
+                n_users=2,
+                items=np.repeat([0, 1, 2], 5),
+                ratings=np.repeat([5.0, 1.0, 5.0], 5),
+                truth=SimpleNamespace(item_bias=planted_biases),
+            ),
+            train=np.arange(15),
+            popularity=np.array([5, 5, 5, 0]),  # the last item is not known well enough
+        ),
+        state=None,
+        keep=lambda state: state,
+        top=lambda state, k, hidden: lists,
+        parts=lambda state, user, items: {"item bias": -planted_biases},
+    )
+    found = item_bias.FOUND.of_round(now)
+    assert found == {"mean prediction": 1.0, "explicit bias": -1.0}
+    measured = item_bias.FOUND.of_run(now, [found, found])
+    assert measured == {"mean rating": 0.9707, "mean prediction": [1.0, 1.0], "explicit bias": [-1.0, -1.0]}
+    data, shorter = "demo:interactions_per_user=40", measured | {"mean prediction": [0.5]}
+    runs = [sample(measured, data), sample(shorter, data, seed=1)]
+    (panel,) = item_bias.correlations(GRID, runs).panels
+    assert panel.title == "40 ratings a user"
+    assert [(line.label, line.x, line.y) for line in panel.series] == [
+        ("CoFedRec: explicit bias", [1, 2], [-1.0, -1.0]),
+        ("CoFedRec: mean prediction", [1], [0.75]),
+        ("mean rating", [1, 2], [0.9707, 0.9707]),
+    ]

@@ -3,6 +3,7 @@
 import json
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -214,12 +215,23 @@ def test_the_small_version_changes_settings_and_data():
     assert len(choose(paper, tables=["2"], quick=True).all_trials()) == 4
 
 
+def test_a_set_that_is_not_declared_is_the_users_own():
+    shown = replace(GRID, number="7", data=("ml-1m",))
+    paper = paper_of(figure_of(shown))
+    assert {one.data for one in choose(paper, tables=["1"], data=["demo"]).all_trials()} == {"demo"}
+    both = choose(paper, figures=["7"], data=["demo:users=50", "ml-1m"])
+    assert {one.data for one in both.all_trials()} == {"demo:users=50", "ml-1m"}
+    assert set(both.probes(Results(Path("nowhere"), "toy"))) == {one.name for one in both.all_trials()}
+    assert not choose(paper, tables=["1"], figures=["7"], data=["ml-1m"]).trials(GRID)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ({"tables": ["11"]}, "There is no table of toy '11'; did you mean '1'?"),
         ({"figures": ["1"]}, "There is no figure of toy '1'"),
-        ({"data": ["demo"]}, "There is no data set of this part of toy 'demo'"),
+        ({"data": ["dema"]}, "There is no data set 'dema'; did you mean 'demo'?"),
+        ({"data": ["mine/ratings.csv"]}, "The file mine/ratings.csv does not exist"),
         ({"rows": ["Factor"]}, "There is no row of this part of toy 'Factor'; did you mean 'Factors'?"),
         ({"protocols": ["loo"]}, "There is no protocol of this part of toy 'loo'; did you mean 'loo99'?"),
         ({"seeds": 0}, "The number of seeds is 0"),

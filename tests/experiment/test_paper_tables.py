@@ -80,6 +80,16 @@ def test_a_budget_stands_beside_the_metrics_and_nowhere_else(results):
     ]  # fmt: skip
 
 
+def test_values_in_a_message(tmp_path):
+    """The larger direction counts: 3 values a client and round up, 5 down of which 2 were needed."""
+    results, shown = Results(tmp_path, "rqfedrec"), {"metrics": ("resource", "needed"), "scale": 1.0, "digits": 0}
+    grid = replace(GRID, number="4", part="traffic", rows=(Row("RQFedRec", lambda _: {"algorithm": "x"}),), **shown)
+    sent = {"up": 4 * 3 * 20, "down": 4 * 5 * 20, "needed_down": 4 * 2 * 20}
+    for trial in trials_of(grid, seeds=1):
+        write_json(results.path(trial), {"bytes": sent, "settings": {"clients": 10}, "rounds": 2})
+    assert tables.tables(fill(grid, results, seeds=1))[0].rows == (("RQFedRec", "796524", "5", "5", "–", "3", "3"),)
+
+
 def test_the_number_of_seeds_is_said_where_it_differs(results):
     keep(results, {("PFedRec", "paper", "ml-100k"): 0.7}, seeds=2)
     keep(results, {("PFedRec", "honest", "ml-100k"): 0.5})

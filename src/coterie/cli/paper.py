@@ -28,7 +28,7 @@ def paper(
     name: str | None = typer.Argument(None, help="The paper; without one, they are listed."),
     table: list[str] = typer.Option([], metavar="N", help="A table; may be repeated."),
     figure: list[str] = typer.Option([], metavar="N", help="A figure; may be repeated."),
-    data: list[str] = typer.Option([], help="Only this data set; may be repeated."),
+    data: list[str] = typer.Option([], help="Only this data set, or one of your own; may be repeated."),
     row: list[str] = typer.Option([], help="Only run this row of a table; may be repeated."),
     protocol: list[str] = typer.Option([], help="Only run under this protocol; may be repeated."),
     seeds: int | None = typer.Option(None, help="How many seeds, from 0.  [default: as declared]"),

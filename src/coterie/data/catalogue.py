@@ -42,6 +42,20 @@ def load(name_or_path: str | Path, *, filters: Filters | None = None, seed: int 
     return apply(data, filters or own_filters(name))
 
 
+def is_name(name_or_path: str) -> bool:
+    """Tell whether a set has this name; a path is none."""
+    return name_or_path.split(":")[0] == "demo" or name_or_path in ENTRIES or cache.find(name_or_path) is not None
+
+
+def require(name_or_path: str) -> None:
+    """Complain if no set has this name and nothing is at this path."""
+    if is_name(name_or_path) or Path(name_or_path).exists():
+        return
+    if os.sep in name_or_path or Path(name_or_path).suffix:
+        raise CoterieError(f"The file {name_or_path} does not exist; check the path.")
+    raise unknown("data set", name_or_path, {"demo", *ENTRIES, *cache.names()})
+
+
 def own_filters(name: str) -> Filters:
     """Return the filters that a set has unless others are asked for."""
     return ENTRIES[name].filters if name in ENTRIES else Filters()
@@ -104,13 +118,9 @@ def _load_entry(entry: Entry) -> Interactions:
 
 
 def _load_other(name: str) -> Interactions:
-    if folder := cache.find(name):
-        return read(folder, name=name)
-    if Path(name).exists():
-        return read(name)
-    if os.sep in name or Path(name).suffix:
-        raise CoterieError(f"The file {name} does not exist; check the path.")
-    raise unknown("data set", name, {"demo", *ENTRIES, *cache.names()})
+    require(name)
+    folder = cache.find(name)
+    return read(folder, name=name) if folder else read(name)
 
 
 def _check_counts(entry: Entry, data: Interactions, where: str) -> None:

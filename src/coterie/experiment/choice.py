@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from coterie.data import catalogue
 from coterie.errors import CoterieError, unknown
 from coterie.experiment.trials import Results, Trial, distinct, trials_of
 from coterie.papers.declare import Figure, Grid, Paper, Probe, small
@@ -57,7 +58,10 @@ def choose(
     rows: Sequence[str] = (),
     protocols: Sequence[str] = (),
 ) -> Choice:
-    """Find what is meant; neither tables nor figures means everything, or what the small version has."""
+    """Find what is meant; neither tables nor figures means everything, or what the small version has.
+
+    A data set that no chosen part declares is one of the user's own, which all of them are run on.
+    """
     if seeds is not None and seeds < 1:
         raise CoterieError(f"The number of seeds is {seeds}; use at least 1.")
     chosen_tables = [table_of(paper, number) for number in tables]
@@ -65,8 +69,10 @@ def choose(
     if not tables and not figures:
         chosen_tables = [grid for grid in paper.tables if grid.quick or not quick]
         chosen_figures = [figure for figure in paper.figures if figure.grid.quick or not quick]
-    if quick:
-        paper = _small_paper(paper)
+    declared = {name for grid in (*chosen_tables, *(figure.grid for figure in chosen_figures)) for name in grid.data}
+    own = tuple(name for name in data if name not in declared)
+    if quick or own:
+        paper = _with_data(_small_paper(paper) if quick else paper, own)
         chosen_tables = [table_of(paper, grid.number) for grid in chosen_tables]
         chosen_figures = [figure_of(paper, figure.grid.number) for figure in chosen_figures]
     limits = tuple(data), tuple(rows), tuple(protocols)
@@ -76,14 +82,22 @@ def choose(
 
 
 def _small_paper(paper: Paper) -> Paper:
-    tables = tuple(small(grid, paper.quick) for grid in paper.tables)
-    figures = tuple(replace(figure, grid=small(figure.grid, paper.quick)) for figure in paper.figures)
-    return replace(paper, tables=tables, figures=figures)
+    return _changed(paper, lambda grid: small(grid, paper.quick))
+
+
+def _with_data(paper: Paper, own: tuple[str, ...]) -> Paper:
+    for name in own:
+        catalogue.require(name)
+    return _changed(paper, lambda grid: replace(grid, data=tuple(dict.fromkeys((*grid.data, *own)))))
+
+
+def _changed(paper: Paper, change: Callable[[Grid], Grid]) -> Paper:
+    figures = tuple(replace(figure, grid=change(figure.grid)) for figure in paper.figures)
+    return replace(paper, tables=tuple(map(change, paper.tables)), figures=figures)
 
 
 def _check(choice: Choice) -> None:
     grids = [*choice.tables, *(figure.grid for figure in choice.figures)]
-    _known("data set", choice.data, {name for grid in grids for name in grid.data}, choice.paper)
     _known("row", choice.rows, {row.label for grid in grids for row in grid.rows}, choice.paper)
     protocols = {grid.protocol_of(form) for grid in grids for form in grid.forms}
     _known("protocol", choice.protocols, protocols, choice.paper)

@@ -20,8 +20,7 @@ from pydantic import BaseModel, Field
 
 from coterie import algorithms, attacks, defences
 from coterie.algorithm import Algorithm, ClientConfig, Settings, validate
-from coterie.data import cache, catalogue
-from coterie.data.entries import ENTRIES
+from coterie.data import catalogue
 from coterie.data.filters import Filters
 from coterie.engine.attackers import Threat
 from coterie.engine.federation import Guard
@@ -143,8 +142,7 @@ def _about_robustness(asked: RobustnessOptions, given: Mapping[str, Any], algori
 
 def _absolute(data: str) -> str:
     """Return the name of a set as it is, and the path of a file or folder in full."""
-    named = data.split(":")[0] == "demo" or data in ENTRIES or cache.find(data)
-    return data if named or not Path(data).exists() else str(Path(data).resolve())
+    return data if catalogue.is_name(data) or not Path(data).exists() else str(Path(data).resolve())
 
 
 def _source(algorithm: str) -> str:

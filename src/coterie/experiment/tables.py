@@ -17,6 +17,7 @@ from coterie.papers.declare import HONEST, PAPER, Grid, Row
 from coterie.papers.published import lookup
 
 NOTHING, FAILED = "\N{EN DASH}", "failed"
+VALUE_BYTES = 4
 REFERENCES = {"ranking": ("popularity", "ease"), "rating": ("constant", "item_bias", "user_item_bias")}
 
 
@@ -98,7 +99,17 @@ def _part(grid: Grid, result: Mapping[str, Any]) -> Mapping[str, float]:
     """Return what the metrics of a grid are read from; beside those of a run stands its budget, if it has one."""
     if grid.part == "exposure":
         return result["robustness"]["last_exposure"]
+    if grid.part == "traffic":
+        return _traffic(result)
     return result.get("privacy", {}) | result[grid.part]
+
+
+def _traffic(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values in the larger of a client's two messages, and in what needs to travel, averaged over rounds."""
+    sent = result["bytes"]
+    values = VALUE_BYTES * result["settings"]["clients"] * result["rounds"]
+    needed = max(sent.get("needed_up", sent["up"]), sent.get("needed_down", sent["down"]))
+    return {"resource": max(sent["up"], sent["down"]) / values, "needed": needed / values}
 
 
 def _references(
@@ -186,13 +197,22 @@ def _cell(grid: Grid, line: Line, form: str, counts_differ: bool) -> str:
 
 
 def _spelled_number(value: float, digits: int) -> str:
-    """Spell a number with so many decimals; one of six digits or more (an epsilon) with three that count."""
-    return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.3g}"
+    """Spell a number with so many decimals; one of six digits or more (an epsilon) with three that count.
+
+    >>> _spelled_number(796525.0, 0), _spelled_number(20851.98871, 4), _spelled_number(2008311.5, 4)
+    ('796525', '20851.9887', '2.01e+06')
+    """
+    return f"{value:.{digits}f}" if abs(value) < 1e5 or not digits else f"{value:.3g}"
 
 
 def _notes(grid: Grid, counts: Collection[int]) -> tuple[str, ...]:
     unit = "in percent" if grid.scale == 100 else "as they are"
-    of = {"metrics": "", "validation": " on validation items", "exposure": " after the last round"}[grid.part]
+    of = {
+        "metrics": "",
+        "validation": " on validation items",
+        "exposure": " after the last round",
+        "traffic": " in the larger of the two messages of a client and a round",
+    }[grid.part]
     said = {PAPER: "ours under the paper's protocol", HONEST: "ours under the honest one"}
     forms = "".join(f" {grid.protocol_of(form)}: {said[form]};" for form in grid.forms)
     notes = [f"Values {unit}{of}. published: printed in the paper;{forms} {NOTHING}: there is none."]

@@ -29,9 +29,10 @@ Settings = dict[str, Any]
 
 
 def all_pairs(data: str, **changes: Any) -> Settings:
-    """CoFedRec by tables 6 and 7."""
-    tuned = {"weight": WEIGHT[data], "temperature": TEMPERATURE[data], "clusters": CLUSTERS[data]}
-    return {"algorithm": "cofedrec", "rounds": ROUNDS, "lr": LR[data], **tuned, **changes}
+    """CoFedRec by tables 6 and 7; sets that are not there have the settings of ml-100k."""
+    of = data if data in ALL else ML_100K
+    tuned = {"weight": WEIGHT[of], "temperature": TEMPERATURE[of], "clusters": CLUSTERS[of]}
+    return {"algorithm": "cofedrec", "rounds": ROUNDS, "lr": LR[of], **tuned, **changes}
 
 
 def sampled(data: str, **changes: Any) -> Settings:
@@ -47,7 +48,7 @@ def cofedrec(data: str, **changes: Any) -> Settings:
 
 def pfedrec(data: str, **changes: Any) -> Settings:
     """PFedRec by table 6."""
-    return {"algorithm": "pfedrec", "rounds": ROUNDS, "lr": LR[data], **changes}
+    return {"algorithm": "pfedrec", "rounds": ROUNDS, "lr": LR.get(data, LR[ML_100K]), **changes}
 
 
 def _as_tried(settings: Settings, data: str) -> Settings:

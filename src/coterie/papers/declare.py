@@ -42,7 +42,8 @@ class Grid:
 
     `protocol` is the name of the honest form. `scale` turns a metric into the unit of the paper. `quick` are the
     rows of the small version; with none, it is left out of it unless asked for. `part` is what the metrics are
-    measured on: the test items, those of `validation`, or the `exposure` of an attack's targets after the last round.
+    measured on: the test items, those of `validation`, the `exposure` of an attack's targets after the last round, or
+    `traffic`: how many values a client's messages have.
     """
 
     number: str
@@ -57,7 +58,7 @@ class Grid:
     seeds: int = 3
     quick: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    part: Literal["metrics", "validation", "exposure"] = "metrics"
+    part: Literal["metrics", "validation", "exposure", "traffic"] = "metrics"
 
     def protocol_of(self, form: str) -> str:
         """Return the name of the protocol in a form."""
