@@ -193,13 +193,14 @@ SKEW = _grid(
     seeds=1,
 )
 
+LEARNERS: tuple[tuple[str, Settings], ...] = (("FREIB", {}), ("FREIB without eq. 2", {"own_weight": 0.0}))
 PLANTED = _grid(
     "planted",
     "Learned item biases and planted ones",
     (
         *(
             Row(f"{name}, lr {lr:g}", partial(method, lr=lr, **changes))
-            for name, changes in (("FREIB", {}), ("FREIB without eq. 2", {"own_weight": 0.0}))
+            for name, changes in LEARNERS
             for lr in (0.001, 0.003)
         ),
         *(Row(f"FedNCF, lr {lr:g}", partial(passes, algorithm="fedncf", item_lr=lr, lr=lr)) for lr in (1e-4, 3e-4)),
