@@ -8,8 +8,8 @@
 NeuMF: an element-wise branch `p * q` and a tower over `[p', q']` meet in one linear output. Each client trains with an
 Adam of its own, new in every round. Evaluation: the new public part with the private vectors.
 
-Deviation: the Adam of the item tables is lazy, a row moves only in a batch that holds it (as sparse Adam does), so that
-a step costs its rows and not the catalogue. The rate 0.05 is the one published for it on MovieLens-100K; each row of a
+Deviation: the Adam of item and user tables is lazy, a row moves only in a batch that holds it (as sparse Adam does), so
+that a step costs its rows and not the tables. The rate 0.05 is the one published for it on MovieLens-100K; each row of a
 table is averaged over the clients that trained it (`aggregation=per_item_mean`), because a mean over all clients hardly
 moves a rare item. `gmf=false` leaves the tower alone (NCF with an MLP).
 """
@@ -50,7 +50,7 @@ class Config(ClientConfig):
     embedding_dim: int = Field(32, ge=1)
     layers: tuple[int, ...] = Field((64, 32, 16), min_length=1, description="hidden layers of the tower")
     gmf: bool = Field(True, description="whether the element-wise branch is there")
-    lr: float = Field(0.05, gt=0, description="rate of the local Adam on tower and user vectors")
+    lr: float = Field(0.05, gt=0, description="rate of the local Adam on tower and user rows")
     item_lr: float = Field(0.05, gt=0, description="rate of the local Adam on item rows")
     aggregation: Rule = "per_item_mean"
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the first vectors")
@@ -98,28 +98,34 @@ def download(config: Config, server: Server, client: Client) -> Download:
 def local_update(
     key: Array, config: Config, download: Download, private: Private, data: Samples
 ) -> tuple[Upload, Private, dict[str, Array]]:
-    """Adam steps on tower and user vectors, lazy Adam steps on the rows of each batch."""
-    optimiser = optax.adam(config.lr)
+    """Adam steps on the tower, lazy Adam steps on the rows of each batch; one user alone is in all of them."""
+    optimiser, alone = optax.adam(config.lr), len(private.users) == 1
 
-    def loss(dense: tuple[list[nn.Layer], Array], rows: Array, batch: nn.Batch) -> Array:
-        logits = nn.neumf(dense[0], nn.pick(dense[1], batch.users), rows, config.gmf)
+    def loss(dense: Any, users: Array, items: Array, batch: nn.Batch) -> Array:
+        tower, own = dense
+        logits = nn.neumf(tower, own if alone else users, items, config.gmf)
         return nn.weighted_mean(nn.LOSSES[config.loss](logits, batch.labels), batch.weights)
 
     def step(state: Any, batch: nn.Batch) -> tuple[Any, Array]:
-        dense, moments, items, row_moments = state
-        value, (dense_grads, row_grads) = jax.value_and_grad(loss, (0, 1))(dense, items[batch.items], batch)
-        updates, new_moments = optimiser.update(dense_grads, moments)
+        dense, moments, users, of_users, items, of_items = state
+        rows = users[batch.users], items[batch.items]
+        value, grads = jax.value_and_grad(loss, (0, 1, 2))(dense, *rows, batch)
+        updates, new_moments = optimiser.update(grads[0], moments)
         moved = optax.apply_updates(dense, updates)
         dense, moments = nn.guarded(batch.empty, (dense, moments), (moved, new_moments))
-        items, row_moments = nn.adam_rows(items, row_moments, batch.items, row_grads, config.item_lr, batch)
-        return (dense, moments, items, row_moments), value
+        if not alone:
+            users, of_users = nn.adam_rows(users, of_users, batch.users, grads[1], config.lr, batch)
+        items, of_items = nn.adam_rows(items, of_items, batch.items, grads[2], config.item_lr, batch)
+        return (dense, moments, users, of_users, items, of_items), value
 
-    dense = (download.tower, private.users)
-    start = (dense, optimiser.init(dense), download.items, nn.RowAdam.zeros(download.items))
-    ((tower, users), _, items, _), value = nn.passes(
-        key, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step, state=start
-    )
-    return Upload(*nn.difference((items, tower), tuple(download))), Private(users), {"loss": value}
+    dense = (download.tower, private.users if alone else ())
+    tables = [part for table in (private.users, download.items) for part in (table, nn.RowAdam.zeros(table))]
+    ((tower, own), _, users, _, items, _), value = nn.passes(
+        key, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step,
+        state=(dense, optimiser.init(dense), *tables),
+    )  # fmt: skip
+    upload = Upload(*nn.difference((items, tower), tuple(download)))
+    return upload, Private(own if alone else users), {"loss": value}
 
 
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:
