@@ -128,7 +128,9 @@ TABLE_3 = _grid(
         Row("PFedRec", partial(_of, "pfedrec", clients=943)),
         Row("GPFedRec", partial(_of, "gpfedrec", clients=943)),
         Row("FedRAP", partial(_of, "fedrap", clients=943)),
+        Row("FedMF", partial(fedmf, clients=943)),
         Row("RQFedRec", partial(rqfedrec, clients=943)),
+        Row("RQFedRec, mean of contributors", partial(rqfedrec, clients=943, codebook_mean="contributors"), "RQFedRec"),
     ),
     notes=(NDCG_NOTE, UNTUNED),
 )
