@@ -9,9 +9,9 @@ NeuMF: an element-wise branch `p * q` and a tower over `[p', q']` meet in one li
 Adam of its own, new in every round. Evaluation: the new public part with the private vectors.
 
 Deviation: the Adam of item and user tables is lazy, a row moves only in a batch that holds it (as sparse Adam does), so
-that a step costs its rows and not the tables. The rate 0.05 is the one published for it on MovieLens-100K; each row of a
-table is averaged over the clients that trained it (`aggregation=per_item_mean`), because a mean over all clients hardly
-moves a rare item. `gmf=false` leaves the tower alone (NCF with an MLP).
+that a step costs its rows and not the tables. The rate 0.05 is the one published for it on MovieLens-100K; each row of
+a table is averaged over the clients that trained it (`aggregation=per_item_mean`), because a mean over all clients
+hardly moves a rare item. `gmf=false` leaves the tower alone (NCF with an MLP).
 """
 
 from __future__ import annotations
