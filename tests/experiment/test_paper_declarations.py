@@ -139,4 +139,5 @@ def test_rqfedrec_has_its_printed_numbers():
     for grid in papers.get("rqfedrec").tables:
         for row in grid.rows if grid.part == "metrics" else ():
             table, method = row.table or grid.number, row.method or row.label
-            assert lookup("rqfedrec", table, grid.data[0], method, "recall@10", row.at) is not None, row.label
+            printed = lookup("rqfedrec", table, grid.data[0], method, "recall@10", row.at)
+            assert (printed is None) == ((table, method) == ("3", "FedMF")), row.label  # table 3 has no FedMF

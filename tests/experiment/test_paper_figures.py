@@ -228,7 +228,8 @@ def test_item_biases_that_were_planted():
     measured = item_bias.FOUND.of_run(now, [found, found])
     assert measured == {"mean rating": 0.9707, "mean prediction": [1.0, 1.0], "explicit bias": [-1.0, -1.0]}
     data, shorter = "demo:interactions_per_user=40", measured | {"mean prediction": [0.5]}
-    runs = [sample(measured, data), sample(shorter, data, seed=1)]
+    settings = {"algorithm": "cofedrec"}
+    runs = [sample(measured, data, settings=settings), sample(shorter, data, seed=1, settings=settings)]
     (panel,) = item_bias.correlations(GRID, runs).panels
     assert panel.title == "40 ratings a user"
     assert [(line.label, line.x, line.y) for line in panel.series] == [

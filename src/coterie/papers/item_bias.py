@@ -55,18 +55,20 @@ FOUND = Probe("item-bias", _of_run, of_round=_of_round)
 
 
 def correlations(grid: Grid, samples: Sequence[Sample]) -> Chart:
-    """Correlation with the planted biases round by round, averaged over draws, as far as all runs went."""
+    """Correlation with the planted biases round by round, averaged over draws, as far as all runs went.
+
+    Mean predictions are those of the first row of each algorithm.
+    """
     panels = []
     for data in distinct(sample.data for sample in samples):
         here = [sample for sample in samples if sample.data == data]
-        lines = [
-            _line(kind, row, [sample for sample in here if sample.row == row])
-            for kind in (EXPLICIT, PREDICTED)
-            for row in distinct(sample.row for sample in here if kind in sample.measured)
-        ]
+        first = {sample.result["settings"]["algorithm"]: sample.row for sample in reversed(here)}
+        shown = [(EXPLICIT, sample.row) for sample in here if EXPLICIT in sample.measured]
+        shown += [(PREDICTED, sample.row) for sample in here if sample.row in first.values()]
+        lines = [_line(kind, row, [each for each in here if each.row == row]) for kind, row in dict.fromkeys(shown)]
         rounds = max((line.x for line in lines), key=len)
         rated = np.mean([sample.measured[RATED] for sample in here])
-        lines.append(Series("mean rating", rounds, [float(rated)] * len(rounds)))
+        lines.append(Series(RATED, rounds, [float(rated)] * len(rounds)))
         panels.append(Panel(f"{_per_user(data)} ratings a user", "round", "correlation", tuple(lines)))
     return Chart(grid.title, tuple(panels), f"Built-in data of five platforms; items with at least {OFTEN} ratings.")
 
