@@ -119,19 +119,21 @@ def test_neumf_tower_is_64_32_16():
     assert sum(layer.weight.size + layer.bias.size for layer in tower) == 6785
 
 
-def test_fedncf_first_adam_step_moves_every_row_of_the_batch_by_its_rate():
+@pytest.mark.parametrize("users", [1, 2])
+def test_fedncf_first_adam_step_moves_every_row_of_the_batch_by_its_rate(users):
     algorithm = algorithms.get("fedncf")
     module = __import__("coterie.algorithms.fedncf", fromlist=["x"])
     config = algorithm.Config(embedding_dim=2, layers=(4,), lr=0.01, item_lr=0.03, loss="bce")
     server = algorithm.init_server(KEY, config, CATALOGUE)
-    private = algorithm.init_client(KEY, config, CATALOGUE, Client(0, 1))
+    private = algorithm.init_client(KEY, config, CATALOGUE, Client(0, users))
     upload, after, _ = algorithm.local_update(KEY, config, module.Download(*server), private, ONE_BATCH)
     moved = np.abs(np.asarray(upload.items))
     # The first step of Adam is its rate wherever there is a gradient; a dead unit of the tower gives none.
     assert np.all(np.isclose(moved[:2], 0.03, rtol=1e-3) | (moved[:2] == 0)) and np.any(moved[:2] > 0)
     assert np.all(moved[2] == 0)
-    step = np.abs(np.asarray(after.users - private.users))
+    step, *others = np.abs(np.asarray(after.users - private.users))
     assert np.all(np.isclose(step, 0.01, rtol=1e-3) | (step == 0)) and np.any(step > 0)
+    assert np.all(np.array(others) == 0)
 
 
 @pytest.mark.parametrize("name", ["mf", "ncf"])
