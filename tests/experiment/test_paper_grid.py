@@ -225,6 +225,16 @@ def test_a_set_that_is_not_declared_is_the_users_own():
     assert not choose(paper, tables=["1"], figures=["7"], data=["ml-1m"]).trials(GRID)
 
 
+def test_results_of_a_file_are_those_of_what_it_holds(tmp_path):
+    here, there = tmp_path / "mine.csv", tmp_path / "other" / "mine.csv"
+    there.parent.mkdir()
+    for place, rating in ((here, 3), (there, 4)):
+        place.write_text(f"user,item,rating\n1,1,{rating}\n")
+    first, again, other = (replace(trial(), data=str(place)).name for place in (here, here, there))
+    assert first == again != other
+    assert first.startswith("mine.csv-") and other.startswith("mine.csv-")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

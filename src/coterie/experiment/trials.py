@@ -7,6 +7,7 @@ run directory below `.running`; when it is over, one JSON file is left.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import math
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coterie.data import cache
+from coterie.data.entries import ENTRIES
 from coterie.errors import CoterieError
 from coterie.files import write_text
 from coterie.papers.declare import Grid, Probe, Row
@@ -55,12 +58,22 @@ class Trial:
 
 
 def folder_name(data: str) -> str:
-    """Return the name of a data set as that of a folder.
+    """Return the name of a data set as that of a folder; one of the user's own has a mark of its content.
 
     >>> folder_name("demo:users=60,items=360")
     'demo-users-60-items-360'
     """
-    return re.sub(r"[^A-Za-z0-9._]+", "-", data)
+    place = None if data in ENTRIES or data.startswith("demo") else cache.find(data) or Path(data)
+    if place is None or not place.exists():
+        return re.sub(r"[^A-Za-z0-9._]+", "-", data)
+    return f"{re.sub(r'[^A-Za-z0-9._]+', '-', place.name)}-{_content(place)}"
+
+
+@functools.cache
+def _content(place: Path) -> str:
+    """Return a mark of what a file or folder holds: other rows under the same name are another set."""
+    files = sorted(place.iterdir()) if place.is_dir() else [place]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()[:8]
 
 
 def trials_of(
