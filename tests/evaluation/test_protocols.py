@@ -195,6 +195,17 @@ def test_misclicks_are_added_to_training_alone():
     np.testing.assert_array_equal(noisy.client[: len(old)], plain.client)
 
 
+def test_misclicks_of_the_unseen_fall_on_all_users_alike():
+    data = synthetic.make(users=40, items=120, communities=4, interactions_per_user=12)
+    many = {"clients": 4, "misclicks": 0.1, "misclicks_of": "unseen"}
+    plain, noisy = (prepare(data, "groups", options=ProtocolOptions(**one)) for one in ({"clients": 4}, many))
+    added = np.bincount(noisy.data.users[noisy.train], minlength=40) - np.bincount(
+        data.users[plain.train], minlength=40
+    )
+    touched = np.bincount(data.users, minlength=40)
+    np.testing.assert_array_equal(added, np.round(0.1 * (120 - touched)))
+
+
 def test_misclicks_are_no_ratings(data):
     with pytest.raises(CoterieError, match="misclicks adds likes"):
         prepare(data, "rating-platforms", options=ProtocolOptions(misclicks=0.1))

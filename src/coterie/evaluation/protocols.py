@@ -10,6 +10,7 @@ all that is not tested, and the test ratings choose the round.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,8 @@ _CANDIDATE_STREAM, _MISCLICK_STREAM = 701, 702
 class ProtocolOptions(BaseModel):
     """Sizes that a client layout may choose: groups of users, platforms, and how skewed the platforms are.
 
-    `misclicks` adds training interactions with random items, so many for each of a user's own.
+    `misclicks` adds training interactions with random items: so many for each of a user's own, or, with
+    `misclicks_of=unseen`, for each item that the user never touched.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +41,7 @@ class ProtocolOptions(BaseModel):
     platforms: int = Field(default=5, ge=1)
     beta: float = Field(default=1.0, gt=0)
     misclicks: float = Field(default=0.0, ge=0, le=1)
+    misclicks_of: Literal["own", "unseen"] = "own"
 
 
 DEFAULT_OPTIONS = ProtocolOptions()
@@ -164,7 +167,7 @@ def prepare(data: Interactions, name: str, seed: int = 0, options: ProtocolOptio
     if options.misclicks:
         if protocol.task == "rating":
             raise CoterieError("misclicks adds likes; it does not apply where ratings are predicted.")
-        data, split = _with_misclicks(data, split, known, options.misclicks, seed)
+        data, split = _with_misclicks(data, split, known, options, seed)
         known = _item_sets(data, np.arange(len(data)))
     layout = _place(data, protocol, split.train, seed, options)
     for_validation, for_test = _candidates(data, known, protocol, seed)
@@ -210,15 +213,16 @@ def _split(data: Interactions, protocol: Protocol, seed: int) -> Split:
 
 
 def _with_misclicks(
-    data: Interactions, split: Split, known: Ragged, ratio: float, seed: int
+    data: Interactions, split: Split, known: Ragged, options: ProtocolOptions, seed: int
 ) -> tuple[Interactions, Split]:
-    """Add interactions with items that a user never touched, `ratio` for each training interaction, to its training.
+    """Add interactions with items that a user never touched to its training.
 
     Held-out items stay as they are and are never among them. They have the rating that is most common in the data.
     """
     trained = np.bincount(data.users[split.train], minlength=data.n_users)
     unseen = data.n_items - known.lengths
-    users = np.repeat(np.arange(data.n_users), np.minimum(np.round(ratio * trained).astype(np.int64), unseen // 2))
+    wanted = np.round(options.misclicks * (trained if options.misclicks_of == "own" else unseen)).astype(np.int64)
+    users = np.repeat(np.arange(data.n_users), np.minimum(wanted, unseen // 2))
     rng = np.random.default_rng([seed, _MISCLICK_STREAM])
     places = rng.integers(0, unseen[users])
     while len(again := _repeated(users, places)):
