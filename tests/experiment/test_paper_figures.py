@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from coterie.errors import CoterieError
-from coterie.papers import capacity, drawing, figures, item_bias
+from coterie.papers import capacity, drawing, figures, item_bias, traffic
 from coterie.papers.chart import Chart, HeatMap, Panel, Series
 from coterie.papers.declare import HONEST, PAPER, Grid, Row, Sample
 
@@ -237,3 +237,13 @@ def test_item_biases_that_were_planted():
         ("CoFedRec: mean prediction", [1], [0.75]),
         ("mean rating", [1, 2], [0.9707, 0.9707]),
     ]
+
+
+def test_bars_compare_the_seeds_that_all_rows_have():
+    grid = Grid("3", "Parts", (), ("ml-100k",), metrics=("recall@10",), digits=3)
+    values = (("whole", 0, 0.2), ("whole", 1, 0.9), ("part", 0, 0.1))
+    runs = [Sample(row, "ml-100k", HONEST, seed, {"metrics": {"recall@10": value}}, {}) for row, seed, value in values]
+    runs.append(Sample("whole", "ml-1m", HONEST, 1, {"metrics": {"recall@10": 0.5}}, {}))
+    first, second = traffic.bars(grid, runs).panels
+    assert [line.label for line in first.series] == ["whole: 0.200", "part: 0.100"] and first.title.endswith("seeds: 0")
+    assert [line.y for line in second.series] == [[0.5]] and second.title == "ml-1m, seeds: 1"

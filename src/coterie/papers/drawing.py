@@ -73,6 +73,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     if not panel.ticks:
         axes.set(xticks=[], yticks=[])
+    if all(series.kind == "bars" for series in panel.series):
+        axes.margins(y=0.6)  # room for the names
     if len(panel.series) > 1 or panel.marks:
         axes.legend(fontsize="small")
 

@@ -60,13 +60,23 @@ def similarity(grid: Grid, samples: Sequence[Sample]) -> Chart:
 
 
 def bars(grid: Grid, samples: Sequence[Sample]) -> Chart:
-    """The first metric of each row, averaged over seeds."""
-    metric = grid.metrics[0]
-    values = {row: [each.result["metrics"][metric] for each in samples if each.row == row] for row in _rows(samples)}
-    series = (
-        Series(row, [place], [float(np.mean(found))], "bars") for place, (row, found) in enumerate(values.items())
-    )
-    return Chart(grid.title, (Panel(short(samples[0].data), "", metric, tuple(series), ticks=False),))
+    """The first metric of each row, averaged over the seeds that all rows of a data set have."""
+    sets = distinct(sample.data for sample in samples)
+    panels = [_bars(grid, [sample for sample in samples if sample.data == data]) for data in sets]
+    return Chart(grid.title, tuple(panels))
+
+
+def _bars(grid: Grid, samples: Sequence[Sample]) -> Panel:
+    rows = _rows(samples)
+    seeds_of = [{each.seed for each in samples if each.row == row} for row in rows]
+    seeds = set.intersection(*seeds_of) or set.union(*seeds_of)
+    series = []
+    for place, row in enumerate(rows):
+        found = [each.result["metrics"][grid.metrics[0]] for each in samples if each.row == row and each.seed in seeds]
+        mean = float(np.mean(found))
+        series.append(Series(f"{row}: {mean:.{grid.digits}f}", [place], [mean], "bars"))
+    title = f"{short(samples[0].data)}, seeds: {', '.join(map(str, sorted(seeds)))}"
+    return Panel(title, "", grid.metrics[0], tuple(series), ticks=False)
 
 
 def megabytes(grid: Grid, samples: Sequence[Sample]) -> Chart:
