@@ -206,6 +206,16 @@ def test_misclicks_of_the_unseen_fall_on_all_users_alike():
     np.testing.assert_array_equal(added, np.round(0.1 * (120 - touched)))
 
 
+def test_misclicks_before_the_split_are_held_out_too():
+    data = synthetic.make(users=40, items=120, communities=4, interactions_per_user=12)
+    options = {"clients": 4, "misclicks": 0.5, "misclicks_in": "data"}
+    plain, noisy = (prepare(data, "groups", options=ProtocolOptions(**one)) for one in ({"clients": 4}, options))
+    assert len(noisy.data) == len(data) + np.round(0.5 * np.bincount(data.users, minlength=40)).sum()
+    touched = set(zip(data.users.tolist(), data.items.tolist(), strict=True))
+    held_out = {(user, item) for user in range(40) for item in noisy.test.items[user].tolist()}
+    assert 0.2 < len(held_out - touched) / len(held_out) < 0.5 and len(held_out) > 1.3 * len(plain.test.items.values)
+
+
 def test_misclicks_are_no_ratings(data):
     with pytest.raises(CoterieError, match="misclicks adds likes"):
         prepare(data, "rating-platforms", options=ProtocolOptions(misclicks=0.1))

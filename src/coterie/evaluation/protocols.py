@@ -31,8 +31,9 @@ _CANDIDATE_STREAM, _MISCLICK_STREAM = 701, 702
 class ProtocolOptions(BaseModel):
     """Sizes that a client layout may choose: groups of users, platforms, and how skewed the platforms are.
 
-    `misclicks` adds training interactions with random items: so many for each of a user's own, or, with
-    `misclicks_of=unseen`, for each item that the user never touched.
+    `misclicks` adds interactions with random items: so many for each of a user's own, or, with `misclicks_of=unseen`,
+    for each item that the user never touched. They are added to the training part, or, with `misclicks_in=data`, before
+    the split: then misclicks are held out too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +43,7 @@ class ProtocolOptions(BaseModel):
     beta: float = Field(default=1.0, gt=0)
     misclicks: float = Field(default=0.0, ge=0, le=1)
     misclicks_of: Literal["own", "unseen"] = "own"
+    misclicks_in: Literal["training", "data"] = "training"
 
 
 DEFAULT_OPTIONS = ProtocolOptions()
@@ -163,11 +165,8 @@ def prepare(data: Interactions, name: str, seed: int = 0, options: ProtocolOptio
     known = _item_sets(data, np.arange(len(data)))
     if protocol.task == "ranking":
         _refuse_repeated_pairs(data, known)
-    split = _split(data, protocol, seed)
+    data, split = _with_noise(data, known, protocol, options, seed)
     if options.misclicks:
-        if protocol.task == "rating":
-            raise CoterieError("misclicks adds likes; it does not apply where ratings are predicted.")
-        data, split = _with_misclicks(data, split, known, options, seed)
         known = _item_sets(data, np.arange(len(data)))
     layout = _place(data, protocol, split.train, seed, options)
     for_validation, for_test = _candidates(data, known, protocol, seed)
@@ -212,16 +211,32 @@ def _split(data: Interactions, protocol: Protocol, seed: int) -> Split:
             return splits.given(data)
 
 
-def _with_misclicks(
-    data: Interactions, split: Split, known: Ragged, options: ProtocolOptions, seed: int
+def _with_noise(
+    data: Interactions, known: Ragged, protocol: Protocol, options: ProtocolOptions, seed: int
 ) -> tuple[Interactions, Split]:
-    """Add interactions with items that a user never touched to its training.
+    """Split the data, with misclicks in all of it or in the training part, if there are any."""
+    if not options.misclicks:
+        return data, _split(data, protocol, seed)
+    if protocol.task == "rating":
+        raise CoterieError("misclicks adds likes; it does not apply where ratings are predicted.")
+    if options.misclicks_in == "data":
+        data = _with_misclicks(data, np.arange(len(data)), known, options, seed)
+        return data, _split(data, protocol, seed)
+    split = _split(data, protocol, seed)
+    noisy = _with_misclicks(data, split.train, known, options, seed)
+    return noisy, replace(split, train=np.append(split.train, np.arange(len(data), len(noisy))))
 
-    Held-out items stay as they are and are never among them. They have the rating that is most common in the data.
+
+def _with_misclicks(
+    data: Interactions, own: NDArray[np.int64], known: Ragged, options: ProtocolOptions, seed: int
+) -> Interactions:
+    """Add interactions with items that a user never touched; `own` are the rows that count as the user's.
+
+    Items that are known are never among them. They have the rating that is most common in the data.
     """
-    trained = np.bincount(data.users[split.train], minlength=data.n_users)
     unseen = data.n_items - known.lengths
-    wanted = np.round(options.misclicks * (trained if options.misclicks_of == "own" else unseen)).astype(np.int64)
+    base = np.bincount(data.users[own], minlength=data.n_users) if options.misclicks_of == "own" else unseen
+    wanted = np.round(options.misclicks * base).astype(np.int64)
     users = np.repeat(np.arange(data.n_users), np.minimum(wanted, unseen // 2))
     rng = np.random.default_rng([seed, _MISCLICK_STREAM])
     places = rng.integers(0, unseen[users])
@@ -229,8 +244,8 @@ def _with_misclicks(
         places[again] = rng.integers(0, unseen[users[again]])
     items = _unseen_items(known, places, data.n_items, users)
     kinds, counts = np.unique(data.ratings, return_counts=True)
-    rows = np.arange(len(data), len(data) + len(users))
-    noisy = replace(
+    where = "the training data" if options.misclicks_in == "training" else "all data"
+    return replace(
         data,
         users=np.append(data.users, users.astype(np.int32)),
         items=np.append(data.items, items),
@@ -238,9 +253,8 @@ def _with_misclicks(
         timestamps=None if data.timestamps is None else np.append(data.timestamps, np.full(len(users), UNKNOWN_TIME)),
         split=None if data.split is None else np.append(data.split, np.full(len(users), "train")),
         platforms=None,
-        notes=(*data.notes, f"added {len(users):,} interactions with random items to the training data"),
+        notes=(*data.notes, f"added {len(users):,} interactions with random items to {where}"),
     )
-    return noisy, replace(split, train=np.append(split.train, rows))
 
 
 def _repeated(users: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
