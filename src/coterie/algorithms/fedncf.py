@@ -98,34 +98,31 @@ def download(config: Config, server: Server, client: Client) -> Download:
 def local_update(
     key: Array, config: Config, download: Download, private: Private, data: Samples
 ) -> tuple[Upload, Private, dict[str, Array]]:
-    """Adam steps on the tower, lazy Adam steps on the rows of each batch; one user alone is in all of them."""
-    optimiser, alone = optax.adam(config.lr), len(private.users) == 1
+    """Adam steps on the tower, lazy Adam steps on the rows of each batch."""
+    optimiser = optax.adam(config.lr)
 
-    def loss(dense: Any, users: Array, items: Array, batch: nn.Batch) -> Array:
-        tower, own = dense
-        logits = nn.neumf(tower, own if alone else users, items, config.gmf)
+    def loss(tower: list[nn.Layer], mine: Array, theirs: Array, batch: nn.Batch) -> Array:
+        logits = nn.neumf(tower, mine, theirs, config.gmf)
         return nn.weighted_mean(nn.LOSSES[config.loss](logits, batch.labels), batch.weights)
 
     def step(state: Any, batch: nn.Batch) -> tuple[Any, Array]:
-        dense, moments, users, of_users, items, of_items = state
-        rows = users[batch.users], items[batch.items]
-        value, grads = jax.value_and_grad(loss, (0, 1, 2))(dense, *rows, batch)
+        tower, moments, users, of_users, items, of_items = state
+        mine, theirs = nn.pick(users, batch.users), items[batch.items]
+        value, grads = jax.value_and_grad(loss, (0, 1, 2))(tower, mine, theirs, batch)
         updates, new_moments = optimiser.update(grads[0], moments)
-        moved = optax.apply_updates(dense, updates)
-        dense, moments = nn.guarded(batch.empty, (dense, moments), (moved, new_moments))
-        if not alone:
-            users, of_users = nn.adam_rows(users, of_users, batch.users, grads[1], config.lr, batch)
+        moved = optax.apply_updates(tower, updates)
+        tower, moments = nn.guarded(batch.empty, (tower, moments), (moved, new_moments))
+        picked = batch._replace(users=batch.users[: len(mine)], weights=batch.weights[: len(mine)])  # one user: one row
+        users, of_users = nn.adam_rows(users, of_users, picked.users, grads[1], config.lr, picked)
         items, of_items = nn.adam_rows(items, of_items, batch.items, grads[2], config.item_lr, batch)
-        return (dense, moments, users, of_users, items, of_items), value
+        return (tower, moments, users, of_users, items, of_items), value
 
-    dense = (download.tower, private.users if alone else ())
     tables = [part for table in (private.users, download.items) for part in (table, nn.RowAdam.zeros(table))]
-    ((tower, own), _, users, _, items, _), value = nn.passes(
-        key, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step,
-        state=(dense, optimiser.init(dense), *tables),
-    )  # fmt: skip
-    upload = Upload(*nn.difference((items, tower), tuple(download)))
-    return upload, Private(own if alone else users), {"loss": value}
+    start = (download.tower, optimiser.init(download.tower), *tables)
+    (tower, _, users, _, items, _), value = nn.passes(
+        key, data, batch_size=config.batch_size, epochs=config.local_epochs, step=step, state=start
+    )
+    return Upload(*nn.difference((items, tower), tuple(download))), Private(users), {"loss": value}
 
 
 def server_update(key: Array, config: Config, server: Server, received: Received) -> Server:

@@ -12,7 +12,8 @@ from coterie.errors import CoterieError
 MIN_PER_USER = 5
 POPULARITY_EXPONENT = 0.8
 STRUCTURED_DRAWS = 20
-AT_HOME = 0.8
+ON_OWN_PLATFORM = 0.8
+"""Share of the users that are on the platform of their community for sure."""
 FIRST_SECOND = 1_577_836_800  # 2020-01-01
 SECONDS = 365 * 24 * 3600
 
@@ -110,7 +111,7 @@ def _platforms(rng: np.random.Generator, truth: Truth, platforms: int) -> IntArr
     """Return the platform of each user."""
     users = len(truth.user_community)
     anywhere = rng.integers(platforms, size=users)
-    return np.where(rng.random(users) < AT_HOME, truth.user_community % platforms, anywhere).astype(np.int32)
+    return np.where(rng.random(users) < ON_OWN_PLATFORM, truth.user_community % platforms, anywhere).astype(np.int32)
 
 
 def _activity(rng: np.random.Generator, users: int, items: int, mean: int) -> NDArray[np.int64]:

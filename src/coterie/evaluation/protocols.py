@@ -165,7 +165,7 @@ def prepare(data: Interactions, name: str, seed: int = 0, options: ProtocolOptio
     known = _item_sets(data, np.arange(len(data)))
     if protocol.task == "ranking":
         _refuse_repeated_pairs(data, known)
-    data, split = _with_noise(data, known, protocol, options, seed)
+    data, split = _split_with_misclicks(data, known, protocol, options, seed)
     if options.misclicks:
         known = _item_sets(data, np.arange(len(data)))
     layout = _place(data, protocol, split.train, seed, options)
@@ -211,7 +211,7 @@ def _split(data: Interactions, protocol: Protocol, seed: int) -> Split:
             return splits.given(data)
 
 
-def _with_noise(
+def _split_with_misclicks(
     data: Interactions, known: Ragged, protocol: Protocol, options: ProtocolOptions, seed: int
 ) -> tuple[Interactions, Split]:
     """Split the data, with misclicks in all of it or in the training part, if there are any."""

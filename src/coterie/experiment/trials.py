@@ -63,7 +63,8 @@ def folder_name(data: str) -> str:
     >>> folder_name("demo:users=60,items=360")
     'demo-users-60-items-360'
     """
-    place = None if data in ENTRIES or data.startswith("demo") else cache.find(data) or Path(data)
+    known = data in ENTRIES or data.split(":")[0] == "demo"
+    place = None if known else cache.find(data) or Path(data)
     if place is None or not place.exists():
         return re.sub(r"[^A-Za-z0-9._]+", "-", data)
     return f"{re.sub(r'[^A-Za-z0-9._]+', '-', place.name)}-{_content(place)}"
